@@ -1,0 +1,59 @@
+// CheckpointDir is a checkpoint folder in PBG's layout:
+//   checkpoint_version.txt                 the version readers use, replaced by rename
+//   config.json, weft_config.json          PBG's keys only; the effective configuration
+//   embeddings_{type}_{part}.v{N}.h5       one a partition
+//   model.v{N}.h5                          shared parameters
+//   training_stats.json                    one JSON object a line
+//   epoch_{N}/                             relative links to a preserved version, and a config.json
+//
+// An empty or unreadable version file is never "version 0": the newest version whose files are all
+// there is used, with a warning.
+// Thread-safety: not thread-safe; one writer a folder (the caller holds its lock).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace weft {
+
+class CheckpointDir {
+ public:
+  // The entity types and their partition counts say which files make a version whole.
+  struct EntityType {
+    std::string name;
+    int num_partitions = 1;
+  };
+
+  CheckpointDir(std::string path, std::vector<EntityType> entity_types);
+
+  const std::string& path() const { return path_; }
+  std::string EmbeddingsPath(const std::string& type, int partition, int64_t version) const;
+  std::string ModelPath(int64_t version) const;
+  std::string StatsPath() const;
+
+  // The committed version, 0 when nothing was committed.
+  // Errors: DataLoss when the pointer names a version with missing files, or is damaged and no
+  // whole version is there although files of some version are.
+  absl::StatusOr<int64_t> CommittedVersion() const;
+
+  // Switches readers to `version`. Its files must be there and durable: checked.
+  absl::Status Commit(int64_t version);
+
+  // Removes the files of `version` (those that exist); never the committed one.
+  absl::Status Remove(int64_t version);
+
+  // Makes epoch_{epoch}/ with relative links to the files of `version`, idempotently.
+  absl::Status Preserve(int64_t version, int64_t epoch, const std::string& config_json);
+
+ private:
+  std::vector<std::string> FilesOf(int64_t version) const;
+
+  const std::string path_;
+  const std::vector<EntityType> entity_types_;
+};
+
+}  // namespace weft

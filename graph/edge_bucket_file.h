@@ -1,0 +1,51 @@
+// The edges of one bucket on disk: PBG's `edges_{lhs}_{rhs}.h5` with data sets `lhs`, `rhs`, `rel`
+// (int64) and, for weighted graphs, `weight` (float32; int64 is read too).
+//
+// A missing file is an empty bucket. Errors: InvalidArgument for contents that do not fit the
+// configuration (naming file, data set and row), DataLoss for a damaged file.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "graph/edge_list.h"
+#include "services/common/types.h"
+
+namespace weft {
+
+// DIR/edges_{lhs}_{rhs}.h5
+std::string EdgeBucketPath(const std::string& edge_path, Bucket bucket);
+
+// The number of edges in a bucket; 0 when there is no file.
+absl::StatusOr<int64_t> CountEdges(const std::string& edge_path, Bucket bucket);
+
+// What ids are allowed in a bucket: every edge is checked at load, so that no bad id reaches a
+// kernel. For relation r (row 0 for all of them in dynamic mode): entities of each side in this
+// bucket.
+struct EdgeLimits {
+  int64_t num_relations = 0;
+  std::span<const int64_t> lhs_counts;  // by relation; one entry when dynamic
+  std::span<const int64_t> rhs_counts;
+};
+
+// Edges [begin, end) of a bucket, checked against `limits`.
+absl::StatusOr<EdgeList> ReadEdges(const std::string& edge_path, Bucket bucket, int64_t begin,
+                                   int64_t end, const EdgeLimits& limits);
+
+// Writes one bucket file by appending. Not thread-safe (one writer a file; files in parallel are
+// fine). The file is complete and durable after Finish; a writer destroyed before leaves no file.
+class EdgeBucketWriter {
+ public:
+  // `weighted`: whether the file has weights; then every Append must bring them.
+  static absl::StatusOr<std::unique_ptr<EdgeBucketWriter>> Create(const std::string& path,
+                                                                 bool weighted);
+  virtual ~EdgeBucketWriter() = default;
+  virtual absl::Status Append(const EdgeList& edges) = 0;
+  virtual absl::Status Finish() = 0;
+};
+
+}  // namespace weft

@@ -1,0 +1,37 @@
+// What an import leaves in `entity_path`, in PBG's format:
+//   entity_count_{type}_{part}.txt    one decimal number
+//   entity_names_{type}_{part}.json   a JSON array of names, in offset order
+//   dynamic_rel_count.txt             one decimal number (dynamic relations only)
+//   dynamic_rel_names.json            a JSON array of names
+//
+// Errors: NotFound when a file is missing, DataLoss when it cannot be understood; messages name the
+// file.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+
+namespace weft {
+
+absl::Status WriteEntityCount(const std::string& entity_path, const std::string& type,
+                              int partition, int64_t count);
+absl::StatusOr<int64_t> ReadEntityCount(const std::string& entity_path, const std::string& type,
+                                        int partition);
+
+absl::Status WriteEntityNames(const std::string& entity_path, const std::string& type,
+                              int partition, absl::Span<const std::string> names);
+absl::StatusOr<std::vector<std::string>> ReadEntityNames(const std::string& entity_path,
+                                                         const std::string& type, int partition);
+
+absl::Status WriteRelationCount(const std::string& entity_path, int64_t count);
+absl::StatusOr<int64_t> ReadRelationCount(const std::string& entity_path);
+absl::Status WriteRelationNames(const std::string& entity_path,
+                                absl::Span<const std::string> names);
+absl::StatusOr<std::vector<std::string>> ReadRelationNames(const std::string& entity_path);
+
+}  // namespace weft

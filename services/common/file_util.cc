@@ -1,0 +1,122 @@
+#include "services/common/file_util.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+#include "services/common/status_macros.h"
+
+namespace weft {
+namespace {
+
+class Fd {
+ public:
+  explicit Fd(int fd) : fd_(fd) {}
+  ~Fd() {
+    if (fd_ >= 0) close(fd_);
+  }
+  Fd(const Fd&) = delete;
+  Fd& operator=(const Fd&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  const int fd_;
+};
+
+absl::Status SyncPath(const std::string& path, int flags) {
+  Fd fd(open(path.c_str(), flags | O_CLOEXEC));
+  if (fd.get() < 0) return ErrnoStatus(errno, absl::StrCat("cannot open ", path));
+  if (fsync(fd.get()) != 0) return ErrnoStatus(errno, absl::StrCat("cannot sync ", path));
+  return absl::OkStatus();
+}
+
+std::string ParentOf(const std::string& path) {
+  const std::string parent = std::filesystem::path(path).parent_path().string();
+  return parent.empty() ? "." : parent;
+}
+
+}  // namespace
+
+absl::Status ErrnoStatus(int error, std::string_view what) {
+  const std::string message = absl::StrCat(what, ": ", std::strerror(error));
+  switch (error) {
+    case ENOENT:
+      return absl::NotFoundError(message);
+    case ENOSPC:
+    case EDQUOT:
+      return absl::ResourceExhaustedError(message);
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return absl::PermissionDeniedError(message);
+    default:
+      return absl::InternalError(message);
+  }
+}
+
+absl::StatusOr<std::string> ReadFile(const std::string& path) {
+  Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (fd.get() < 0) return ErrnoStatus(errno, absl::StrCat("cannot open ", path));
+  std::string contents;
+  char buffer[1 << 16];
+  while (true) {
+    const ssize_t n = read(fd.get(), buffer, sizeof buffer);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return ErrnoStatus(errno, absl::StrCat("cannot read ", path));
+    if (n == 0) return contents;
+    contents.append(buffer, static_cast<size_t>(n));
+  }
+}
+
+absl::Status WriteFileAtomically(const std::string& path, std::string_view contents) {
+  const std::string aside = absl::StrCat(path, ".tmp.", getpid());
+  {
+    Fd fd(open(aside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+    if (fd.get() < 0) return ErrnoStatus(errno, absl::StrCat("cannot create ", aside));
+    while (!contents.empty()) {
+      const ssize_t n = write(fd.get(), contents.data(), contents.size());
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) {
+        const absl::Status status = ErrnoStatus(errno, absl::StrCat("cannot write ", aside));
+        unlink(aside.c_str());
+        return status;
+      }
+      contents.remove_prefix(static_cast<size_t>(n));
+    }
+    if (fsync(fd.get()) != 0) {
+      const absl::Status status = ErrnoStatus(errno, absl::StrCat("cannot sync ", aside));
+      unlink(aside.c_str());
+      return status;
+    }
+  }
+  return RenameDurably(aside, path);
+}
+
+absl::Status SyncFile(const std::string& path) { return SyncPath(path, O_RDONLY); }
+
+absl::Status SyncDirectory(const std::string& path) {
+  return SyncPath(path, O_RDONLY | O_DIRECTORY);
+}
+
+absl::Status RenameDurably(const std::string& from, const std::string& to) {
+  if (rename(from.c_str(), to.c_str()) != 0) {
+    return ErrnoStatus(errno, absl::StrCat("cannot rename ", from, " to ", to));
+  }
+  return SyncDirectory(ParentOf(to));
+}
+
+absl::Status MakeDirectories(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) return ErrnoStatus(error.value(), absl::StrCat("cannot create folder ", path));
+  return absl::OkStatus();
+}
+
+}  // namespace weft

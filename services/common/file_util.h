@@ -1,0 +1,28 @@
+// Small files and durable publication: write aside, fsync, rename, fsync the folder.
+//
+// Errors: NotFound for a missing file, ResourceExhausted for a full disk, PermissionDenied, else
+// Internal; the message names the path and the cause.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace weft {
+
+// The Status of errno `error` for `what` ("cannot open PATH").
+absl::Status ErrnoStatus(int error, std::string_view what);
+
+absl::StatusOr<std::string> ReadFile(const std::string& path);
+
+// Readers see the old contents or the new, after a crash too.
+absl::Status WriteFileAtomically(const std::string& path, std::string_view contents);
+
+absl::Status SyncFile(const std::string& path);       // fsync of a file written by somebody else
+absl::Status SyncDirectory(const std::string& path);  // makes renames and links in it durable
+absl::Status RenameDurably(const std::string& from, const std::string& to);
+absl::Status MakeDirectories(const std::string& path);
+
+}  // namespace weft

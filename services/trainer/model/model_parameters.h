@@ -1,0 +1,37 @@
+// The shared parameters that a model has, under PBG's public names, and their initial values.
+//
+//   relations/{r}/operator/{lhs,rhs}/{param}   lhs only for dynamic relations, where r = 0
+//   entities/{type}/global_embedding
+//
+// Shapes (n = number of dynamic relations; the first axis is missing for static ones):
+//   translation       translation(s)            [n, dim]       initially 0
+//   diagonal          diagonal(s)               [n, dim]       initially 1
+//   linear, affine    linear_transformation(s)  [n, dim, dim]  initially the identity
+//   affine            translation(s)            [n, dim]       initially 0
+//   complex_diagonal  real, imag                [n, dim / 2]   initially 1 and 0
+//   global_embedding                            [dim]          initially 0
+// Names have the plural `s` for dynamic relations (PBG's), except real and imag.
+#pragma once
+
+#include <string>
+
+#include "services/common/embedding_partition.h"
+#include "services/common/parameter_set.h"
+#include "services/common/types.h"
+#include "services/trainer/model/model_spec.h"
+
+namespace weft {
+
+// Built-in operators only; a custom operator's parameters are added by who registered it.
+ParameterSet MakeInitialParameters(const ModelSpec& spec);
+
+// "relations/3/operator/rhs/diagonal".
+std::string OperatorParameterName(RelationTypeId relation, Side side, std::string_view param);
+std::string GlobalEmbeddingName(const std::string& entity_type);
+
+// Initial embeddings: independent normal values times `init_scale`, a function of
+// (seed, type, partition, offset) alone; sums 0.
+EmbeddingPartition MakeInitialEmbeddings(uint64_t seed, PartitionKey key, int64_t count,
+                                         int64_t dimension, double init_scale);
+
+}  // namespace weft

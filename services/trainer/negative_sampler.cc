@@ -1,0 +1,29 @@
+#include "services/trainer/negative_sampler.h"
+
+#include "services/common/random.h"
+
+namespace weft {
+
+void SampleNegatives(const ModelSpec& spec, RelationTypeId relation, int64_t num_edges,
+                     int64_t lhs_count, int64_t rhs_count, const BatchKey& key,
+                     SampledNegatives* negatives) {
+  const int64_t chunk_size = spec.NegativeChunkSize(relation, num_edges);
+  const int64_t num_chunks = (num_edges + chunk_size - 1) / chunk_size;
+  const uint64_t where = (static_cast<uint64_t>(static_cast<uint32_t>(key.bucket.lhs)) << 32) |
+                         static_cast<uint32_t>(key.bucket.rhs);
+  const uint64_t when =
+      (static_cast<uint64_t>(key.pass) << 40) | static_cast<uint64_t>(key.batch);
+  RandomStream random(key.seed, RandomUse::kNegatives, where, when);
+  auto draw = [&](Side side, int64_t count, std::vector<EntityOffset>* out) {
+    const NegativeKind kind = spec.negatives(relation, side);
+    const bool uniform = kind == NegativeKind::kUniform || kind == NegativeKind::kBatchUniform;
+    out->resize(uniform ? static_cast<size_t>(num_chunks * spec.num_uniform_negs) : 0);
+    for (EntityOffset& offset : *out) {
+      offset = static_cast<EntityOffset>(random.Below(static_cast<uint32_t>(count)));
+    }
+  };
+  draw(Side::kLhs, lhs_count, &negatives->lhs);
+  draw(Side::kRhs, rhs_count, &negatives->rhs);
+}
+
+}  // namespace weft
