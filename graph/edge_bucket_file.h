@@ -42,7 +42,7 @@ class EdgeBucketWriter {
  public:
   // `weighted`: whether the file has weights; then every Append must bring them.
   static absl::StatusOr<std::unique_ptr<EdgeBucketWriter>> Create(const std::string& path,
-                                                                 bool weighted);
+                                                                  bool weighted);
   virtual ~EdgeBucketWriter() = default;
   virtual absl::Status Append(const EdgeList& edges) = 0;
   virtual absl::Status Finish() = 0;

@@ -34,7 +34,8 @@ class Hdf5Reader {
   // Elements [begin, begin + out.size()) of a one-dimensional data set, converted.
   absl::Status Read(const std::string& dataset, int64_t begin, std::span<int64_t> out) const;
   absl::Status Read(const std::string& dataset, int64_t begin, std::span<float> out) const;
-  // Rows [begin, ...) of an n-dimensional float data set whose rows have `out.size()` floats in all.
+  // Rows [begin, ...) of an n-dimensional float data set whose rows have `out.size()` floats in
+  // all.
   absl::Status ReadRows(const std::string& dataset, int64_t begin, int64_t count,
                         std::span<float> out) const;
   absl::StatusOr<std::string> ReadOpaque(const std::string& dataset) const;
@@ -51,7 +52,8 @@ class Hdf5Reader {
 };
 
 // Writes PATH.tmp.PID; Finish closes, fsyncs and renames it to PATH. Destroyed before Finish, it
-// removes its file. Groups on the way to a data set are made as needed, with creation order tracked.
+// removes its file. Groups on the way to a data set are made as needed, with creation order
+// tracked.
 class Hdf5Writer {
  public:
   static absl::StatusOr<Hdf5Writer> Create(const std::string& path);

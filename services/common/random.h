@@ -23,7 +23,8 @@ enum class RandomUse : uint32_t {
   kTest = 8,
 };
 
-inline std::array<uint32_t, 4> Philox(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key) {
+inline std::array<uint32_t, 4> Philox(std::array<uint32_t, 4> counter,
+                                      std::array<uint32_t, 2> key) {
   for (int round = 0; round < 10; ++round) {
     const uint64_t a = uint64_t{0xD2511F53} * counter[0];
     const uint64_t b = uint64_t{0xCD9E8D57} * counter[2];
@@ -78,8 +79,7 @@ class RandomStream {
   float Normal() {
     const double u = (static_cast<double>((*this)()) + 1.0) * 0x1.0p-32;  // (0, 1]
     const double v = static_cast<double>((*this)()) * 0x1.0p-32;
-    return static_cast<float>(std::sqrt(-2.0 * std::log(u)) *
-                              std::cos(2.0 * std::numbers::pi * v));
+    return static_cast<float>(std::sqrt(-2.0 * std::log(u)) * std::cos(2.0 * std::numbers::pi * v));
   }
 
  private:

@@ -74,7 +74,7 @@ struct RunConfig {
   double lr = 1e-2;
   std::optional<double> relation_lr;
   double eval_fraction = 0.05;
-  std::optional<int> eval_num_batch_negs = 1000;   // null: as in training
+  std::optional<int> eval_num_batch_negs = 1000;    // null: as in training
   std::optional<int> eval_num_uniform_negs = 1000;  // null: as in training
   int verbose = 0;
   double hogwild_delay = 2;  // PBG's; accepted, has no effect

@@ -10,11 +10,11 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 
-#define WEFT_RETURN_IF_ERROR(expr)                          \
-  do {                                                      \
+#define WEFT_RETURN_IF_ERROR(expr)                              \
+  do {                                                          \
     if (absl::Status weft_status = (expr); !weft_status.ok()) { \
-      return weft_status;                                   \
-    }                                                       \
+      return weft_status;                                       \
+    }                                                           \
   } while (false)
 
 #define WEFT_ASSIGN_OR_RETURN(lhs, expr) \

@@ -10,8 +10,9 @@
 
 namespace weft {
 
-using EntityTypeId = int32_t;    // index into RunConfig::entities
-using RelationTypeId = int32_t;  // static: index into RunConfig::relations; dynamic: row of the names
+using EntityTypeId = int32_t;  // index into RunConfig::entities
+using RelationTypeId =
+    int32_t;  // static: index into RunConfig::relations; dynamic: row of the names
 using PartitionId = int32_t;
 using EntityOffset = int32_t;  // row within a partition; a partition holds fewer than 2^31 entities
 

@@ -62,7 +62,7 @@ struct GrantedPartition {
 struct Grant {
   Token token = kInitialToken;
   PassPosition position;
-  std::vector<GrantedBucket> buckets;  // train in this order
+  std::vector<GrantedBucket> buckets;        // train in this order
   std::vector<GrantedPartition> partitions;  // every partition the buckets use
   // What this session will likely be granted next; a hint locks nothing.
   std::vector<PartitionVersion> hint;
@@ -82,8 +82,8 @@ struct AcquireResult {
 
 struct ReleaseRequest {
   Token token = kInitialToken;
-  std::vector<PartitionKey> stored;   // each stored under `token` and durable
-  std::vector<BucketStats> buckets;   // one for each bucket of the grant
+  std::vector<PartitionKey> stored;  // each stored under `token` and durable
+  std::vector<BucketStats> buckets;  // one for each bucket of the grant
 };
 
 struct ReleaseResult {

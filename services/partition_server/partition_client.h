@@ -1,11 +1,10 @@
 // PartitionClient moves versions of embedding partitions between a trainer and where they are kept.
 //
-// A version (partition key, token) is immutable: storing the same one twice with the same content is
-// fine, with another content AlreadyExists. Which token is current is known only to the lock server.
-// Implementations: LocalPartitionClient (a blob store in this process).
-// Errors: NotFound (this version is not here), DataLoss (its checksum is wrong), ResourceExhausted
-// (disk full), Unavailable.
-// Thread-safety: may be called from any thread.
+// A version (partition key, token) is immutable: storing the same one twice with the same content
+// is fine, with another content AlreadyExists. Which token is current is known only to the lock
+// server. Implementations: LocalPartitionClient (a blob store in this process). Errors: NotFound
+// (this version is not here), DataLoss (its checksum is wrong), ResourceExhausted (disk full),
+// Unavailable. Thread-safety: may be called from any thread.
 #pragma once
 
 #include "absl/status/status.h"

@@ -24,9 +24,10 @@
 //     Total = lhs side + rhs side; static mode scores a positive once and counts it on both.
 //  5. N3 (Lacroix et al. 2018), added for backward and reported apart: coef * (sum |p|^3 over the
 //     operator's parameters + sum |x|^3 over prepared positives of both sides), where |.| is the
-//     complex modulus for complex_diagonal, else absolute. Static: parameters count once per negative
-//     chunk; dynamic: once per edge and direction, and positives once per direction.
-//  6. Row-wise Adagrad on the tables: gradients of a row summed over the batch (and both sides, when
+//     complex modulus for complex_diagonal, else absolute. Static: parameters count once per
+//     negative chunk; dynamic: once per edge and direction, and positives once per direction.
+//  6. Row-wise Adagrad on the tables: gradients of a row summed over the batch (and both sides,
+//  when
 //     they share a table), G += mean(g^2), row -= lr * g / (sqrt(G) + 1e-10). AsyncAdagrad on
 //     parameters: element-wise, same form, lr = relation_lr, eps 1e-10.
 // Where PBG has a defect (L2's cancellation, cos of zero, NaN ranks), the right value is computed.
@@ -118,11 +119,13 @@ class BatchStep {
   // Forward, backward and the optimizer's step.
   // Errors: OutOfRange when a score or gradient is not finite (nothing has been written then;
   // the message names the relation), Internal for anything else.
-  virtual absl::StatusOr<BatchStats> Train(const EdgeBatch& batch, const SampledNegatives& negatives,
+  virtual absl::StatusOr<BatchStats> Train(const EdgeBatch& batch,
+                                           const SampledNegatives& negatives,
                                            const BatchTables& tables) = 0;
 
   // Forward only, without any write except max_norm's. Errors as Train.
-  virtual absl::StatusOr<BatchStats> Score(const EdgeBatch& batch, const SampledNegatives& negatives,
+  virtual absl::StatusOr<BatchStats> Score(const EdgeBatch& batch,
+                                           const SampledNegatives& negatives,
                                            const BatchTables& tables, BatchScores* scores) = 0;
 
   // Forward and backward without the step; for tests. Errors as Train.

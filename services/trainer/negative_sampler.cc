@@ -11,8 +11,7 @@ void SampleNegatives(const ModelSpec& spec, RelationTypeId relation, int64_t num
   const int64_t num_chunks = (num_edges + chunk_size - 1) / chunk_size;
   const uint64_t where = (static_cast<uint64_t>(static_cast<uint32_t>(key.bucket.lhs)) << 32) |
                          static_cast<uint32_t>(key.bucket.rhs);
-  const uint64_t when =
-      (static_cast<uint64_t>(key.pass) << 40) | static_cast<uint64_t>(key.batch);
+  const uint64_t when = (static_cast<uint64_t>(key.pass) << 40) | static_cast<uint64_t>(key.batch);
   RandomStream random(key.seed, RandomUse::kNegatives, where, when);
   auto draw = [&](Side side, int64_t count, std::vector<EntityOffset>* out) {
     const NegativeKind kind = spec.negatives(relation, side);

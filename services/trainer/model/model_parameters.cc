@@ -82,8 +82,8 @@ ParameterSet MakeInitialParameters(const ModelSpec& spec) {
 EmbeddingPartition MakeInitialEmbeddings(uint64_t seed, PartitionKey key, int64_t count,
                                          int64_t dimension, double init_scale) {
   EmbeddingPartition partition(count, dimension);
-  const uint64_t which = (static_cast<uint64_t>(key.entity_type) << 32) |
-                         static_cast<uint32_t>(key.partition);
+  const uint64_t which =
+      (static_cast<uint64_t>(key.entity_type) << 32) | static_cast<uint32_t>(key.partition);
   for (int64_t i = 0; i < count; ++i) {
     RandomStream random(seed, RandomUse::kInitialEmbedding, which, static_cast<uint64_t>(i));
     for (float& x : partition.embeddings.row(i)) {

@@ -62,9 +62,7 @@ struct ModelSpec {
   bool dynamic() const { return num_dynamic_relations > 0; }
   const RelationSpec& relation(RelationTypeId rel) const { return relations[dynamic() ? 0 : rel]; }
   // Every operator acts within one relation, whose sides must agree in dimension.
-  int dimension(RelationTypeId rel) const {
-    return entity_types[relation(rel).lhs].dimension;
-  }
+  int dimension(RelationTypeId rel) const { return entity_types[relation(rel).lhs].dimension; }
 
   NegativeKind negatives(RelationTypeId rel, Side side) const;
   // Positives that share negatives: PBG's chunk size for a batch of `num_edges` of relation `rel`.
