@@ -45,7 +45,7 @@ std::string ParentOf(const std::string& path) {
 }  // namespace
 
 absl::Status ErrnoStatus(int error, std::string_view what) {
-  const std::string message = absl::StrCat(what, ": ", std::strerror(error));
+  const std::string message = absl::StrCat(std::string(what), ": ", std::strerror(error));
   switch (error) {
     case ENOENT:
       return absl::NotFoundError(message);
