@@ -32,12 +32,13 @@ struct EdgeLimits {
   std::span<const int64_t> rhs_counts;
 };
 
-// Edges [begin, end) of a bucket, checked against `limits`.
+// Edges [begin, end) of a bucket, checked against `limits`. Weights must be finite and >= 0.
 absl::StatusOr<EdgeList> ReadEdges(const std::string& edge_path, Bucket bucket, int64_t begin,
                                    int64_t end, const EdgeLimits& limits);
 
 // Writes one bucket file by appending. Not thread-safe (one writer a file; files in parallel are
 // fine). The file is complete and durable after Finish; a writer destroyed before leaves no file.
+// Holds one open file and at most 64 Ki edges (28 bytes each) in memory.
 class EdgeBucketWriter {
  public:
   // `weighted`: whether the file has weights; then every Append must bring them.
