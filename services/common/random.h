@@ -71,7 +71,7 @@ class RandomStream {
   uint64_t Below64(uint64_t bound) {
     const uint64_t high = (*this)();
     const uint64_t bits = (high << 32) | (*this)();
-    return static_cast<uint64_t>((static_cast<unsigned __int128>(bits) * bound) >> 64);
+    return static_cast<uint64_t>((static_cast<Uint128>(bits) * bound) >> 64);
   }
   // Uniform in [0, 1), 24 bits.
   float Uniform() { return static_cast<float>((*this)() >> 8) * 0x1.0p-24f; }
@@ -83,6 +83,8 @@ class RandomStream {
   }
 
  private:
+  __extension__ using Uint128 = unsigned __int128;
+
   std::array<uint32_t, 2> key_;
   std::array<uint32_t, 4> counter_;
   std::array<uint32_t, 4> block_{};

@@ -19,7 +19,7 @@ void AddOperatorParameters(const ModelSpec& spec, RelationTypeId r, Side side,
     for (const int64_t t : tail) cols *= t;
     std::vector<int64_t> shape = tail;
     if (spec.dynamic()) shape.insert(shape.begin(), n);
-    const std::string full = absl::StrCat(name, plural && spec.dynamic() ? "s" : "");
+    const std::string full = absl::StrCat(std::string(name), plural && spec.dynamic() ? "s" : "");
     return parameters->Add(OperatorParameterName(r, side, full), shape, n, cols).values;
   };
   auto add_linear = [&] {
