@@ -29,7 +29,7 @@ void AddScoreCommand(CLI::App& app, Action* action);
 int Main(int argc, char** argv);
 
 // Prints "weft COMMAND: message" to standard error and gives the exit code that fits the status:
-// 2 for InvalidArgument from flags or configuration when `usage`, else 1.
+// 2 for InvalidArgument or NotFound when `usage` (from flags or the configuration), else 1.
 int Fail(std::string_view command, const absl::Status& status, bool usage = false);
 
 }  // namespace weft::cli

@@ -103,11 +103,6 @@ struct RunConfig {
   int NumThreads() const;
 };
 
-struct ConfigProblem {
-  std::string key;  // "relations[1].lhs"; empty for the text as a whole
-  std::string message;
-};
-
 struct ConfigOptions {
   // Comparators, operators and losses beyond the built-in ones (registered with weft::nn).
   std::vector<std::string> extra_comparators;
