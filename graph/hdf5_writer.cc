@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "graph/hdf5_file.h"
 #include "graph/hdf5_handle.h"
+#include "graph/hdf5_output.h"
 #include "services/common/check.h"
 #include "services/common/file_util.h"
 #include "services/common/status_macros.h"
@@ -38,28 +39,32 @@ struct Appendable {
 
 struct Hdf5Writer::Impl {
   std::string path;
-  std::string aside;
+  std::string aside;  // empty when nothing is to be removed
+  hdf5::Hdf5Output output;
   Handle file;
   std::set<std::string, std::less<>> groups;
   std::map<std::string, Appendable, std::less<>> appendables;
   std::map<std::string, Handle, std::less<>> opaque;
 
   ~Impl() {
-    if (aside.empty()) return;
-    CloseAll();
-    unlink(aside.c_str());
+    Close();
+    if (!aside.empty()) unlink(aside.c_str());
   }
 
-  void CloseDatasets() {
+  bool Close() {
     appendables.clear();
     opaque.clear();
-  }
-  bool CloseAll() {
-    CloseDatasets();
     return file.Close();
   }
 
+  // The failure of a write that HDF5 was not told of.
+  absl::Status Written() const {
+    if (output.error() == 0) return absl::OkStatus();
+    return ErrnoStatus(output.error(), absl::StrCat("cannot write ", path));
+  }
+
   absl::Status Failed(absl::string_view what) const {
+    WEFT_RETURN_IF_ERROR(Written());
     return LastError(absl::StatusCode::kInternal, absl::StrCat("cannot write ", path, ": ", what));
   }
 
@@ -123,7 +128,7 @@ struct Hdf5Writer::Impl {
       return Failed(absl::StrCat("data set ", name));
     }
     a->in_file += kChunkElements;
-    return absl::OkStatus();
+    return Written();
   }
 
   absl::Status AppendBytes(const std::string& name, bool is_float, const char* data, size_t size) {
@@ -189,12 +194,11 @@ absl::StatusOr<Hdf5Writer> Hdf5Writer::Create(const std::string& path) {
   auto impl = std::make_unique<Impl>();
   impl->path = path;
   const std::string aside = absl::StrCat(path, ".tmp.", getpid());
-  const Handle access = hdf5::FileAccess();
-  impl->file = Handle(H5Fcreate(aside.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get()), H5Fclose);
-  if (!impl->file.ok()) {
-    return LastError(absl::StatusCode::kInternal, absl::StrCat("cannot create ", path));
-  }
+  WEFT_RETURN_IF_ERROR(impl->output.Open(aside));
   impl->aside = aside;
+  const Handle access = impl->output.FileAccess();
+  impl->file = Handle(H5Fcreate(aside.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get()), H5Fclose);
+  if (!impl->file.ok()) return impl->Failed("creating");
   return Hdf5Writer(std::move(impl));
 }
 
@@ -213,7 +217,7 @@ absl::Status Hdf5Writer::Write(const std::string& dataset, std::span<const int64
       H5Dwrite(made.get(), H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()) < 0) {
     return impl_->Failed(absl::StrCat("data set ", dataset));
   }
-  return absl::OkStatus();
+  return impl_->Written();
 }
 
 absl::Status Hdf5Writer::CreateAppendable(const std::string& dataset, bool is_float) {
@@ -257,7 +261,7 @@ absl::Status Hdf5Writer::WriteOpaque(const std::string& dataset, int64_t begin,
           0) {
     return impl_->Failed(absl::StrCat("data set ", dataset));
   }
-  return absl::OkStatus();
+  return impl_->Written();
 }
 
 absl::Status Hdf5Writer::IntAttribute(const std::string& object, const std::string& name,
@@ -280,9 +284,9 @@ absl::Status Hdf5Writer::Finish() {
   for (auto& [name, appendable] : impl_->appendables) {
     WEFT_RETURN_IF_ERROR(impl_->FinishAppendable(name, &appendable));
   }
-  impl_->CloseDatasets();
-  if (!impl_->file.Close()) return impl_->Failed("closing");
-  WEFT_RETURN_IF_ERROR(SyncFile(impl_->aside));
+  if (!impl_->Close()) return impl_->Failed("closing");
+  WEFT_RETURN_IF_ERROR(impl_->Written());
+  WEFT_RETURN_IF_ERROR(impl_->output.Sync());
   WEFT_RETURN_IF_ERROR(RenameDurably(impl_->aside, impl_->path));
   impl_->aside.clear();
   return absl::OkStatus();

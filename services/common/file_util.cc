@@ -49,6 +49,7 @@ absl::Status ErrnoStatus(int error, std::string_view what) {
   switch (error) {
     case ENOENT:
       return absl::NotFoundError(message);
+    case EFBIG:
     case ENOSPC:
     case EDQUOT:
       return absl::ResourceExhaustedError(message);

@@ -2,7 +2,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <numeric>
 #include <string>
@@ -201,6 +204,33 @@ TEST(Hdf5FileTest, AnUnfinishedFileLeavesNothingBehind) {
     EXPECT_FALSE(std::filesystem::is_empty(dir.path()));
   }
   EXPECT_TRUE(std::filesystem::is_empty(dir.path()));
+}
+
+// Writes under a limit of the file size and ends the process, so that HDF5 cleans up, too.
+[[noreturn]] void WriteUnderLimit(const std::string& path, rlim_t limit) {
+  std::signal(SIGXFSZ, SIG_IGN);  // as a full disk: the write fails
+  const rlimit file_size{limit, limit};
+  setrlimit(RLIMIT_FSIZE, &file_size);
+  absl::Status status = absl::OkStatus();
+  {
+    auto writer = Hdf5Writer::Create(path);
+    if (!writer.ok()) std::exit(2);
+    status = writer->CreateAppendable("ids", /*is_float=*/false);
+    const std::vector<int64_t> ids(100'000, 7);
+    if (status.ok()) status = writer->Append("ids", std::span<const int64_t>(ids));
+    if (status.ok()) status = writer->Write("rows", std::vector<int64_t>{6}, Iota(6));
+    if (status.ok()) status = writer->Finish();
+  }
+  std::exit(absl::IsResourceExhausted(status) ? 0 : 3);
+}
+
+TEST(Hdf5FileDeathTest, AFullDiskIsAnErrorAndLeavesNoFile) {
+  const TempDir dir;
+  for (const rlim_t limit : {0, 1, 1000, 4096, 600'000, 800'000}) {
+    SCOPED_TRACE(limit);
+    EXPECT_EXIT(WriteUnderLimit(dir.File("x.h5"), limit), ::testing::ExitedWithCode(0), "");
+    EXPECT_TRUE(std::filesystem::is_empty(dir.path()));
+  }
 }
 
 TEST(Hdf5FileTest, ThreadsAndReadersDoNotDisturbEachOther) {
