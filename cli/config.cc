@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cli/commands.h"
+#include "cli/reference_hook.h"
 #include "services/common/run_config.h"
 
 namespace weft::cli {
@@ -18,7 +19,8 @@ struct CheckOptions {
 };
 
 int Check(const CheckOptions& options) {
-  const absl::StatusOr<ConfigResult> result = LoadRunConfig(options.path, options.overrides);
+  const absl::StatusOr<ConfigResult> result =
+      LoadRunConfig(options.path, options.overrides, ProgramConfigOptions());
   if (!result.ok()) return Fail("config check", result.status(), /*usage=*/true);
   for (const std::string& warning : result->warnings) {
     std::cerr << "weft config check: warning: " << warning << "\n";
