@@ -29,6 +29,21 @@ const v1::Rule& RuleOf(const FieldDescriptor& field) {
   return field.options().GetExtension(v1::rule);
 }
 
+// What other systems call some keys: too far from PBG's names for a spelling mistake.
+constexpr std::pair<const char*, const char*> kNamesElsewhere[] = {
+    {"learning_rate", "lr"},
+    {"epochs", "num_epochs"},
+    {"embedding_dim", "dimension"},
+    {"dim", "dimension"},
+    {"loss", "loss_fn"},
+    {"scorer", "comparator"},
+    {"random_seed", "seed"},
+    {"regularization", "regularization_coef"},
+    {"num_threads", "threads"},
+    {"output_path", "checkpoint_path"},
+    {"partitions", "num_partitions"},
+};
+
 // A message's field that is the key of an object is no key in the JSON.
 bool IsObjectKey(const FieldDescriptor& field) { return RuleOf(field).object_key(); }
 
@@ -107,7 +122,9 @@ class Reader {
                  Message* message) {
     const v1::Rule& rule = RuleOf(field);
     if (json.is(Kind::kNull)) {
-      if (!rule.nullable()) {
+      if (rule.has_null_as()) {
+        message->GetReflection()->SetInt32(message, &field, rule.null_as());
+      } else if (!rule.nullable()) {
         Add(key,
             rule.required() ? "must not be null" : "must not be null; leave it out for the default",
             json);
@@ -224,7 +241,8 @@ class Reader {
       if (name == json.text) return true;
     }
     Add(key,
-        absl::StrCat("must be one of ", absl::StrJoin(names, ", "), "; is ", DescribeJson(json)),
+        absl::StrCat("must be one of ", absl::StrJoin(names, ", "), "; is ", DescribeJson(json),
+                     DidYouMean(json.text, names)),
         json);
     return false;
   }
@@ -367,7 +385,7 @@ JsonNode WriteMessage(const Message& message, bool pbg_only) {
       if (!rule.nullable() || rule.has_ignored()) continue;
     } else if (field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
       value = WriteMessage(reflection.GetMessage(message, &field), pbg_only);
-    } else {
+    } else if (!rule.has_null_as() || reflection.GetInt32(message, &field) != rule.null_as()) {
       value = ScalarNode(message, field);
     }
     object.members.push_back({field.name(), std::move(value)});
@@ -394,6 +412,11 @@ std::vector<std::string> FieldNames(const Descriptor& type) {
 }
 
 std::string UnknownKey(const Descriptor& type, absl::string_view name) {
+  for (const auto& [other, ours] : kNamesElsewhere) {
+    if (name == other && type.FindFieldByName(ours) != nullptr) {
+      return absl::StrCat("unknown key; did you mean \"", ours, "\"?");
+    }
+  }
   return absl::StrCat("unknown key", Suggestion(name, FieldNames(type)));
 }
 

@@ -13,6 +13,11 @@ namespace {
 constexpr size_t kComparedBytes = 128;
 constexpr size_t kListedCandidates = 8;
 
+// Of the beginnings of both words.
+int Distance(absl::string_view a, absl::string_view b) {
+  return EditDistance(a.substr(0, kComparedBytes), b.substr(0, kComparedBytes));
+}
+
 }  // namespace
 
 int EditDistance(absl::string_view a, absl::string_view b) {
@@ -39,8 +44,7 @@ int NearestIndex(absl::string_view word, absl::Span<const std::string> candidate
   int nearest = -1;
   int least = 0;
   for (size_t i = 0; i < candidates.size(); ++i) {
-    const int distance = EditDistance(word.substr(0, kComparedBytes),
-                                      absl::string_view(candidates[i]).substr(0, kComparedBytes));
+    const int distance = Distance(word, candidates[i]);
     if (nearest < 0 || distance < least) {
       nearest = static_cast<int>(i);
       least = distance;
@@ -49,20 +53,23 @@ int NearestIndex(absl::string_view word, absl::Span<const std::string> candidate
   return nearest;
 }
 
-std::string Suggestion(absl::string_view word, absl::Span<const std::string> candidates) {
+std::string DidYouMean(absl::string_view word, absl::Span<const std::string> candidates) {
   const int nearest = NearestIndex(word, candidates);
   if (nearest < 0) return "";
   const std::string& name = candidates[nearest];
-  const int near_enough =
-      std::max<int>(1, static_cast<int>(std::min(word.size(), name.size())) / 3);
-  if (EditDistance(word.substr(0, kComparedBytes),
-                   absl::string_view(name).substr(0, kComparedBytes)) <= near_enough) {
-    return absl::StrCat("; did you mean \"", name, "\"?");
-  }
+  const size_t shorter = std::min(word.size(), name.size());
+  const int near_enough = std::max<int>(1, static_cast<int>(shorter) / 3);
+  if (Distance(word, name) > near_enough) return "";
+  return absl::StrCat("; did you mean \"", name, "\"?");
+}
+
+std::string Suggestion(absl::string_view word, absl::Span<const std::string> candidates) {
+  if (candidates.empty()) return "";
+  if (std::string meant = DidYouMean(word, candidates); !meant.empty()) return meant;
   if (candidates.size() <= kListedCandidates) {
     return absl::StrCat("; valid: ", absl::StrJoin(candidates, ", "));
   }
-  return absl::StrCat("; the nearest is \"", name, "\"");
+  return absl::StrCat("; the nearest is \"", candidates[NearestIndex(word, candidates)], "\"");
 }
 
 }  // namespace weft

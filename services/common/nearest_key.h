@@ -18,8 +18,12 @@ int EditDistance(absl::string_view a, absl::string_view b);
 // Only the first 128 bytes of each word are compared.
 int NearestIndex(absl::string_view word, absl::Span<const std::string> candidates);
 
-// What to append to "unknown NAME": `; did you mean "lr"?` when a candidate is near, else a list of
-// the candidates when they are few, else `; the nearest is "lr"`. Empty without candidates.
+// `; did you mean "lr"?` when a candidate is near enough to be meant, else empty.
+std::string DidYouMean(absl::string_view word, absl::Span<const std::string> candidates);
+
+// What to append to "unknown NAME": DidYouMean, else a list of the candidates when they are few,
+// else
+// `; the nearest is "lr"`. Empty without candidates.
 std::string Suggestion(absl::string_view word, absl::Span<const std::string> candidates);
 
 }  // namespace weft

@@ -16,6 +16,12 @@
 namespace weft {
 namespace {
 
+constexpr int kNull = -1;  // Rule.null_as
+
+void ReadOrNull(bool present, int value, std::optional<int>* to) {
+  if (present) *to = value == kNull ? std::nullopt : std::optional(value);
+}
+
 template <typename Enum>
 struct Named {
   Enum value;
@@ -127,8 +133,10 @@ RunConfig RunConfigFromProto(const v1::RunConfig& message, ConfigProblems* probl
   WEFT_READ(lr);
   WEFT_READ(relation_lr);
   WEFT_READ(eval_fraction);
-  WEFT_READ(eval_num_batch_negs);
-  WEFT_READ(eval_num_uniform_negs);
+  ReadOrNull(message.has_eval_num_batch_negs(), message.eval_num_batch_negs(),
+             &config.eval_num_batch_negs);
+  ReadOrNull(message.has_eval_num_uniform_negs(), message.eval_num_uniform_negs(),
+             &config.eval_num_uniform_negs);
   WEFT_READ(verbose);
   WEFT_READ(hogwild_delay);
   WEFT_READ(dynamic_relations);
@@ -191,8 +199,8 @@ void RunConfigToProto(const RunConfig& config, v1::RunConfig* message) {
   WEFT_WRITE(lr);
   WEFT_WRITE_OPTIONAL(relation_lr);
   WEFT_WRITE(eval_fraction);
-  WEFT_WRITE_OPTIONAL(eval_num_batch_negs);
-  WEFT_WRITE_OPTIONAL(eval_num_uniform_negs);
+  message->set_eval_num_batch_negs(config.eval_num_batch_negs.value_or(kNull));
+  message->set_eval_num_uniform_negs(config.eval_num_uniform_negs.value_or(kNull));
   WEFT_WRITE(verbose);
   WEFT_WRITE(hogwild_delay);
   WEFT_WRITE(dynamic_relations);

@@ -1,0 +1,70 @@
+// The program itself: versions, help, what it says about mistakes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/testing/run_program.h"
+
+namespace weft {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+using testing::ProgramResult;
+using testing::RunWeft;
+
+TEST(WeftTest, VersionIsOneLineOnStandardOutput) {
+  const ProgramResult result = RunWeft({"--version"});
+
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.out, MatchesRegex("weft [0-9]+\\.[0-9]+\\.[0-9]+\n"));
+  EXPECT_EQ(result.err, "");
+}
+
+TEST(WeftTest, HelpHasAnExampleOfEveryCommand) {
+  const ProgramResult result = RunWeft({"--help"});
+
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.out, HasSubstr("Examples:\n  weft "));
+  EXPECT_THAT(result.out, HasSubstr("  weft config check run.json"));
+}
+
+TEST(WeftTest, WithoutACommandPrintsHelpAsAMistake) {
+  const ProgramResult result = RunWeft({});
+
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_EQ(result.out, "");
+  EXPECT_THAT(result.err, HasSubstr("Usage"));
+}
+
+TEST(WeftTest, AMistypedCommandNamesTheNearestOne) {
+  const ProgramResult result = RunWeft({"confog"});
+
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("unknown command \"confog\""),
+                                HasSubstr("did you mean \"config\"?")));
+}
+
+TEST(WeftTest, AMistypedCommandOfACommandNamesTheNearestOne) {
+  const ProgramResult result = RunWeft({"config", "chek"});
+
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("did you mean \"check\"?"));
+}
+
+TEST(WeftTest, AMissingArgumentNamesTheCommandAndIt) {
+  const ProgramResult result = RunWeft({"config", "check"});
+
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("weft config check: CONFIG is required"));
+}
+
+TEST(WeftTest, AnUnknownFlagIsAMistake) {
+  const ProgramResult result = RunWeft({"config", "check", "run.json", "--frobnicate"});
+
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("--frobnicate"));
+}
+
+}  // namespace
+}  // namespace weft
