@@ -51,7 +51,7 @@ class Validation {
   }
   // Whether the relation's entity type on `side` is known.
   bool HasSide(size_t relation, Side side) const {
-    return Sound(RelationKey(relation, SideName(side)));
+    return Sound("entities", RelationKey(relation, SideName(side)));
   }
 
   void CheckEntityTypes() {
