@@ -219,15 +219,6 @@ nlohmann::ordered_json ToNlohmann(const JsonNode& node) {
   return nullptr;
 }
 
-// The beginning of a text, whole characters only.
-std::string Shortened(absl::string_view text) {
-  constexpr size_t kShown = 60;
-  if (text.size() <= kShown) return std::string(text);
-  size_t size = kShown;
-  while (size > 0 && (static_cast<unsigned char>(text[size]) & 0xC0) == 0x80) --size;
-  return absl::StrCat(text.substr(0, size), "...");
-}
-
 // What the text is, when it is plainly not meant as JSON in UTF-8.
 std::optional<std::string> Foreign(absl::string_view text) {
   if (text.size() > kMaxJsonBytes) {
@@ -300,6 +291,14 @@ std::string DescribeJson(const JsonNode& node) {
       return "an object";
   }
   return "";
+}
+
+std::string Shortened(absl::string_view text) {
+  constexpr size_t kShown = 60;
+  if (text.size() <= kShown) return std::string(text);
+  size_t size = kShown;
+  while (size > 0 && (static_cast<unsigned char>(text[size]) & 0xC0) == 0x80) --size;
+  return absl::StrCat(text.substr(0, size), "...");
 }
 
 std::string JsonNumber(double value) {

@@ -53,6 +53,9 @@ std::string WriteJson(const JsonNode& node);
 // How a message shows a value: 7, true, the string "abc", null, a list, an object.
 std::string DescribeJson(const JsonNode& node);
 
+// The beginning of a long text, whole characters only, and "...".
+std::string Shortened(absl::string_view text);
+
 // A double as JSON writes it, told from an integer by its point: 2.0, 0.001, 1e-09.
 std::string JsonNumber(double value);
 

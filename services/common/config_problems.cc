@@ -6,18 +6,18 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "services/common/config_json.h"
 
 namespace weft {
 
 void ConfigProblems::Add(std::string key, std::string message, int line) {
-  ++count_;
-  if (list_.size() >= kMaxListed) return;
+  if (full()) return;
   keys_.insert(key);
   list_.push_back({std::move(key), std::move(message), line});
 }
 
 bool ConfigProblems::Concern(absl::string_view key) const {
-  if (keys_.empty()) return false;
+  if (full()) return true;
   while (!key.empty()) {
     if (keys_.contains(key)) return true;
     const size_t end = key.find_last_of(".[");
@@ -39,11 +39,14 @@ absl::Status ConfigProblems::ToStatus(absl::string_view origin,
       sorted.begin(), sorted.end(),
       [&](const ConfigProblem& a, const ConfigProblem& b) { return place(a) < place(b); });
   std::string text;
-  if (count_ > 1) absl::StrAppend(&text, origin, ": ", count_, " problems");
+  const bool several = sorted.size() > 1;
+  if (several) {
+    absl::StrAppend(&text, origin, ": ", sorted.size(), full() ? " problems or more" : " problems");
+  }
   for (const ConfigProblem& problem : sorted) {
-    if (count_ > 1) text += "\n  ";
+    if (several) text += "\n  ";
     if (problem.line < 0 && static_cast<size_t>(-problem.line) <= overrides.size()) {
-      absl::StrAppend(&text, "--set ", overrides[-problem.line - 1], ": ");
+      absl::StrAppend(&text, "--set ", Shortened(overrides[-problem.line - 1]), ": ");
     } else if (problem.line > 0) {
       absl::StrAppend(&text, origin, ":", problem.line, ": ");
     } else {
@@ -51,9 +54,6 @@ absl::Status ConfigProblems::ToStatus(absl::string_view origin,
     }
     if (!problem.key.empty()) absl::StrAppend(&text, problem.key, ": ");
     text += problem.message;
-  }
-  if (count_ > sorted.size()) {
-    absl::StrAppend(&text, "\n  ... and ", count_ - sorted.size(), " more");
   }
   return absl::InvalidArgumentError(text);
 }

@@ -23,9 +23,11 @@ class ConfigProblems {
  public:
   void Add(std::string key, std::string message, int line = 0);
 
-  bool empty() const { return count_ == 0; }
+  bool empty() const { return list_.empty(); }
+  // Further problems are dropped: a hostile text of many megabytes can hold one every few bytes.
+  bool full() const { return list_.size() >= kMaxProblems; }
   // Whether the value of `key` is in doubt: a problem names it or an object or list it lies in.
-  // What follows from such a value need not be told.
+  // What follows from such a value need not be told. When full, every value is in doubt.
   bool Concern(absl::string_view key) const;
 
   const std::vector<ConfigProblem>& list() const { return list_; }
@@ -36,12 +38,10 @@ class ConfigProblems {
   absl::Status ToStatus(absl::string_view origin, absl::Span<const std::string> overrides) const;
 
  private:
-  // A hostile text of many megabytes can hold a problem every few bytes.
-  static constexpr size_t kMaxListed = 1000;
+  static constexpr size_t kMaxProblems = 1000;
 
   std::vector<ConfigProblem> list_;
   absl::flat_hash_set<std::string> keys_;
-  size_t count_ = 0;
 };
 
 // The key of a member or an element: "entities" + "user" -> "entities.user"; a name that such a

@@ -89,6 +89,7 @@ class Reader {
     const Descriptor& type = *message->GetDescriptor();
     absl::flat_hash_map<const FieldDescriptor*, int> seen;  // the line of each
     for (const JsonMember& member : json.members) {
+      if (problems_->full()) return;
       const std::string member_key = MemberKey(key, member.key);
       const FieldDescriptor* field = FindField(type, member.key);
       if (field == nullptr) {

@@ -226,12 +226,14 @@ std::vector<std::string> DoubtsAbout(const RunConfig& config) {
         "loss_fn logistic with comparator cos: scores between -1 and 1 never become probabilities "
         "near 0 or 1; dot is usual");
   }
-  for (size_t i = 0; i < config.entities.size(); ++i) {
-    const EntityTypeId type = static_cast<EntityTypeId>(i);
-    if (!config.UsesEntityType(type, Side::kLhs) && !config.UsesEntityType(type, Side::kRhs)) {
-      doubts.push_back(
-          absl::StrCat(EntityKey(config, type), ": no relation uses this entity type"));
-    }
+  std::vector<bool> used(config.entities.size());
+  for (const RelationConfig& relation : config.relations) {
+    for (const Side side : kSides) used[EntityType(relation, side)] = true;
+  }
+  for (size_t i = 0; i < used.size(); ++i) {
+    if (used[i]) continue;
+    doubts.push_back(absl::StrCat(EntityKey(config, static_cast<EntityTypeId>(i)),
+                                  ": no relation uses this entity type"));
   }
   return doubts;
 }

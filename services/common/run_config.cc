@@ -117,7 +117,7 @@ absl::StatusOr<ConfigResult> ParseRunConfig(std::string_view json, std::string_v
 
   ConfigResult result;
   result.config = RunConfigFromProto(message, &problems);
-  ValidateRunConfig(result.config, &problems);
+  if (!problems.full()) ValidateRunConfig(result.config, &problems);
   for (ConfigProblem& problem : problems.list()) {
     if (problem.line == 0) problem.line = LineOf(document, problem.key);
   }
