@@ -1,10 +1,11 @@
 #include "services/trainer/model/model_parameters.h"
 
 #include <algorithm>
-#include <cmath>
+#include <array>
 
 #include "absl/strings/str_cat.h"
 #include "services/common/random.h"
+#include "services/trainer/kernels/normal_rows.h"
 
 namespace weft {
 namespace {
@@ -79,17 +80,20 @@ ParameterSet MakeInitialParameters(const ModelSpec& spec) {
   return parameters;
 }
 
+void FillInitialEmbeddings(uint64_t seed, PartitionKey key, double init_scale, int64_t begin,
+                           int64_t end, FloatBlock* embeddings) {
+  const uint64_t which =
+      (static_cast<uint64_t>(key.entity_type) << 32) | static_cast<uint32_t>(key.partition);
+  RandomStream random(seed, RandomUse::kInitialEmbedding, which);
+  const std::array<uint32_t, 2> row_key = {random(), random()};
+  FillNormalRows(row_key, begin, end - begin, embeddings->cols(), static_cast<float>(init_scale),
+                 embeddings->row(begin).data());
+}
+
 EmbeddingPartition MakeInitialEmbeddings(uint64_t seed, PartitionKey key, int64_t count,
                                          int64_t dimension, double init_scale) {
   EmbeddingPartition partition(count, dimension);
-  const uint64_t which =
-      (static_cast<uint64_t>(key.entity_type) << 32) | static_cast<uint32_t>(key.partition);
-  for (int64_t i = 0; i < count; ++i) {
-    RandomStream random(seed, RandomUse::kInitialEmbedding, which, static_cast<uint64_t>(i));
-    for (float& x : partition.embeddings.row(i)) {
-      x = static_cast<float>(init_scale) * random.Normal();
-    }
-  }
+  FillInitialEmbeddings(seed, key, init_scale, 0, count, &partition.embeddings);
   return partition;
 }
 

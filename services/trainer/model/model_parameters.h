@@ -30,8 +30,13 @@ std::string OperatorParameterName(RelationTypeId relation, Side side, std::strin
 std::string GlobalEmbeddingName(const std::string& entity_type);
 
 // Initial embeddings: independent normal values times `init_scale`, a function of
-// (seed, type, partition, offset) alone; sums 0.
+// (seed, type, partition, offset) alone, equal on every CPU; sums 0.
 EmbeddingPartition MakeInitialEmbeddings(uint64_t seed, PartitionKey key, int64_t count,
                                          int64_t dimension, double init_scale);
+
+// Rows [begin, end) of the same, into a table of the partition's dimension: threads may fill parts
+// of one table.
+void FillInitialEmbeddings(uint64_t seed, PartitionKey key, double init_scale, int64_t begin,
+                           int64_t end, FloatBlock* embeddings);
 
 }  // namespace weft
