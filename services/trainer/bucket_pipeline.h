@@ -1,0 +1,128 @@
+// BucketPipeline moves partitions between grants: it brings in what a grant needs, keeps what the
+// next one needs too, and stores and releases what is finished while training goes on.
+//
+// A copy of a partition is *named* by a token while it is bit-equal to that version. Training takes
+// the name away; the end of the grant gives it the grant's token, provisionally, until the release
+// is answered. What is being stored is not written: when the next grant keeps such a copy, it is
+// given a clone. Storing begins as soon as a grant ends and never waits for the next one; flushing
+// shared parameters, storing and releasing follow in this order, grant after grant.
+//
+// At most two grants are live: one in training, one being stored.
+// Thread-safety: one caller at a time. Uses a thread for storing and one for reading ahead.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "services/common/embedding_partition.h"
+#include "services/common/mutex.h"
+#include "services/common/run_stats.h"
+#include "services/common/types.h"
+#include "services/lock_server/lock_client.h"
+#include "services/param_server/param_client.h"
+#include "services/partition_server/partition_client.h"
+#include "services/trainer/hogwild_pool.h"
+#include "services/trainer/serial_executor.h"
+#include "services/trainer/training_task.h"
+
+namespace weft {
+
+class BucketPipeline {
+ public:
+  struct Options {
+    bool prefetch = true;          // read hinted partitions ahead
+    bool background_store = true;  // false: Finish stores and releases before it returns
+    int resident_partitions = 2;   // named copies and those in training, together
+  };
+
+  // All must outlive this object. `pool` is used by Load, for filling and copying tables.
+  BucketPipeline(const TrainingTask& task, const Options& options, LockClient* lock,
+                 ParamClient* params, PartitionClient* partitions, HogwildPool* pool);
+  // Waits for what is being stored.
+  ~BucketPipeline();
+
+  // The copies that the next request for a grant may name, by ascending key. A function of the
+  // grants so far and their hints, not of how far the background threads have come.
+  std::vector<PartitionVersion> Resident() const;
+
+  // Makes every partition of the grant writable in memory.
+  // Errors: those of reading a partition; names it.
+  absl::Status Load(const Grant& grant);
+
+  // A partition in training: between Load and Finish or Discard.
+  EmbeddingPartition& partition(PartitionKey key) { return *training_.at(key); }
+
+  // Begins to read the versions of `hint` that are not here. Versions that cannot be read are
+  // read, and their errors told, when they are needed.
+  void Prefetch(const std::vector<PartitionVersion>& hint);
+
+  // Ends the training of a grant: its partitions are stored under its token and it is released.
+  // Errors: of this grant's or the previous one's store or release (nothing further is released
+  // then): Aborted when the session has ended.
+  absl::Status Finish(const Grant& grant, std::vector<BucketStats> buckets);
+
+  // The error of storing or releasing something finished, if there was one. Does not wait.
+  absl::Status store_error() const;
+
+  // Throws the copies in training away.
+  void Discard() { training_.clear(); }
+
+  // Waits until everything that was finished is released. Errors: as Finish.
+  absl::Status Drain();
+
+  // Drains, then throws every copy and name away, and with them the error: a new session begins.
+  void Forget();
+
+ private:
+  using PartitionPtr = std::shared_ptr<EmbeddingPartition>;
+  struct NamedCopy {
+    Token token = kInitialToken;
+    PartitionPtr data;
+    uint64_t last_use = 0;
+  };
+  struct ReadAhead {
+    Token token = kInitialToken;
+    PartitionPtr data;
+    absl::Status status;  // written by the reading thread; read after a drain
+  };
+  struct StoreJob {
+    Token token = kInitialToken;
+    std::vector<std::pair<PartitionKey, PartitionPtr>> sources;
+    std::vector<BucketStats> buckets;
+  };
+
+  PartitionPtr Allocate(PartitionKey key) const;
+  absl::StatusOr<PartitionPtr> Bring(const GrantedPartition& wanted);
+  absl::StatusOr<PartitionPtr> MakeWritable(PartitionPtr copy);
+  absl::Status Initialise(PartitionKey key, EmbeddingPartition* out);
+  void Evict(const Grant& grant);
+  void Store(const StoreJob& job);
+  absl::Status StoreAndRelease(const StoreJob& job);
+
+  const TrainingTask& task_;
+  const Options options_;
+  LockClient* const lock_;
+  ParamClient* const params_;
+  PartitionClient* const partitions_;
+  HogwildPool* const pool_;
+
+  // The caller's thread only.
+  std::map<PartitionKey, PartitionPtr> training_;
+  std::map<PartitionKey, NamedCopy> named_;
+  std::map<PartitionKey, std::shared_ptr<ReadAhead>> reading_;
+  uint64_t grants_loaded_ = 0;
+
+  mutable Mutex mu_;
+  std::set<const EmbeddingPartition*> storing_ ABSL_GUARDED_BY(mu_);
+  absl::Status store_error_ ABSL_GUARDED_BY(mu_);
+
+  SerialExecutor storer_;  // last: they use everything above
+  SerialExecutor reader_;
+};
+
+}  // namespace weft

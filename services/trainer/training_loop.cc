@@ -1,0 +1,225 @@
+#include "services/trainer/training_loop.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "services/common/status_macros.h"
+
+namespace weft {
+namespace {
+
+// A session that ends again and again without a finished grant between is not mended by trying.
+constexpr int kMaxSessionsWithoutProgress = 5;
+
+absl::Status CheckExpectedEdges(const GrantedBucket& granted, const BucketEdges& edges) {
+  if (edges.size() == granted.expected_edges) return absl::OkStatus();
+  return absl::DataLossError(
+      absl::StrCat("bucket (", granted.bucket.lhs, ", ", granted.bucket.rhs, ") has ", edges.size(),
+                   " edges in this pass, but had ", granted.expected_edges,
+                   " when the run began: its edges have changed; import again or start a new run"));
+}
+
+bool FailsTheRun(const absl::Status& status) {
+  return absl::IsOutOfRange(status) || absl::IsInvalidArgument(status) || absl::IsDataLoss(status);
+}
+
+}  // namespace
+
+absl::StatusOr<SharedState> MakeSharedState(const TrainingTask& task,
+                                            const BatchStepFactory& factory) {
+  SharedState state;
+  WEFT_ASSIGN_OR_RETURN(state.parameters, factory.MakeParameters(task.spec));
+  for (size_t t = 0; t < task.entity_counts.size(); ++t) {
+    const auto type = static_cast<EntityTypeId>(t);
+    EmbeddingPartition& table = state.unpartitioned.emplace_back();
+    if (task.IsShared(type)) {
+      table = EmbeddingPartition(task.count({type, 0}), task.config.EntityDimension(type));
+    }
+  }
+  return state;
+}
+
+TrainingLoop::TrainingLoop(const TrainingTask& task, const Options& options,
+                           const Services& services, SharedState* live)
+    : task_(task),
+      options_(options),
+      services_(services),
+      live_(live),
+      pool_(options.num_threads),
+      edge_reader_(task),
+      edges_(edge_reader_, options.pipeline.prefetch),
+      pipeline_(task, options.pipeline, services.lock, services.params, services.partitions,
+                &pool_) {}
+
+TrainingLoop::~TrainingLoop() = default;
+
+absl::StatusOr<TrainingSummary> TrainingLoop::Run(const std::atomic<bool>& stop) {
+  BucketTrainer::Options options{task_.spec, EvaluationSpec(task_.spec, task_.config),
+                                 task_.config.eval_fraction > 0, task_.seed};
+  WEFT_ASSIGN_OR_RETURN(trainer_, BucketTrainer::Create(*services_.steps, std::move(options),
+                                                        &live_->parameters, &pool_));
+  WEFT_RETURN_IF_ERROR(services_.params->Join(live_));
+
+  int fruitless_sessions = 0;
+  absl::Status status;
+  while (true) {
+    const double before = stats_.train_seconds();
+    status = TrainUntilDone(stop);
+    if (!absl::IsAborted(status)) break;
+    // The session has ended: its grants and the names of its copies are worth nothing.
+    pipeline_.Forget();
+    fruitless_sessions = stats_.train_seconds() > before ? 0 : fruitless_sessions + 1;
+    if (fruitless_sessions > kMaxSessionsWithoutProgress) break;
+    WEFT_RETURN_IF_ERROR(services_.params->Join(live_));
+  }
+  const bool stopped = absl::IsCancelled(status);
+  if (!status.ok() && !stopped) {
+    // What is finished is kept, and nobody waits for this session's grants.
+    pipeline_.Drain().IgnoreError();
+    services_.lock->Leave().IgnoreError();
+    return status;
+  }
+  WEFT_RETURN_IF_ERROR(pipeline_.Drain());
+  WEFT_RETURN_IF_ERROR(services_.lock->Leave());
+  return TrainingSummary{stopped, stats_.Epochs(), stats_.trained_edges(), stats_.train_seconds(),
+                         stats_.EdgesPerSecond()};
+}
+
+absl::Status TrainingLoop::TrainUntilDone(const std::atomic<bool>& stop) {
+  while (true) {
+    if (stop) return absl::CancelledError("stopped");
+    WEFT_ASSIGN_OR_RETURN(const AcquireResult acquired,
+                          services_.lock->AcquireBucket(
+                              {acquire_number_, pipeline_.Resident(), options_.acquire_wait}));
+    if (acquired.grant) {
+      ++acquire_number_;
+      WEFT_RETURN_IF_ERROR(TrainGrant(*acquired.grant, acquired.remaining, stop));
+    } else if (acquired.run_done) {
+      return pipeline_.Drain();
+    } else {
+      // Others train what is left, or an earlier grant of ours is still being stored.
+      WEFT_RETURN_IF_ERROR(pipeline_.store_error());
+    }
+  }
+}
+
+absl::Status TrainingLoop::TrainGrant(const Grant& grant, int64_t remaining,
+                                      const std::atomic<bool>& stop) {
+  std::vector<BucketStats> trained;
+  absl::Status status = pipeline_.Load(grant);
+  if (status.ok()) pipeline_.Prefetch(grant.hint);
+  bool failed = false;
+  for (size_t i = 0; status.ok() && i < grant.buckets.size(); ++i) {
+    absl::StatusOr<BucketStats> bucket = TrainBucket(grant, i, stop);
+    if (!bucket.ok()) {
+      status = bucket.status();
+      failed = FailsTheRun(status);
+      if (!failed) break;
+      // What was finished before this grant is kept.
+      WEFT_RETURN_IF_ERROR(pipeline_.Drain());
+      WEFT_RETURN_IF_ERROR(services_.lock->ReportFailure(
+          grant.token, {grant.buckets[i].bucket, std::string(status.message())}));
+      break;
+    }
+    if (services_.observer != nullptr) {
+      services_.observer->OnBucketTrained(grant.position, *bucket, remaining);
+    }
+    trained.push_back(*std::move(bucket));
+  }
+  if (!status.ok()) {
+    pipeline_.Discard();
+    // Given back at once, so that others need not wait for the session's end.
+    if (!failed) services_.lock->AbandonBucket(grant.token).IgnoreError();
+    return status;
+  }
+  for (const BucketStats& bucket : trained) stats_.Add(grant.position, bucket);
+  return pipeline_.Finish(grant, std::move(trained));
+}
+
+absl::StatusOr<BucketStats> TrainingLoop::TrainBucket(const Grant& grant, size_t index,
+                                                      const std::atomic<bool>& stop) {
+  const GrantedBucket& granted = grant.buckets[index];
+  WEFT_ASSIGN_OR_RETURN(const BucketEdges* edges, edges_.Get(grant.position, granted.bucket));
+  WEFT_RETURN_IF_ERROR(CheckExpectedEdges(granted, *edges));
+  PrefetchEdges(grant, index + 1);
+  const std::vector<BatchTables> tables = TablesOf(granted.bucket);
+  const BucketTrainer::Target target{grant.position.pass, granted.bucket, &tables};
+
+  BucketStats stats;
+  stats.bucket = granted.bucket;
+  stats.trained_edges = edges->train.size();
+  stats.held_out_edges = edges->held_out.size();
+
+  TrainingProgress progress;
+  progress.position = grant.position;
+  progress.bucket = granted.bucket;
+  progress.bucket_edges = edges->train.size();
+  const bool evaluate = edges->held_out.size() > 0;
+  if (evaluate) {
+    progress.phase = TrainingProgress::Phase::kEvaluatingBefore;
+    WEFT_ASSIGN_OR_RETURN(stats.eval_before, Evaluate(target, edges->held_out, &progress, stop));
+  }
+  progress.phase = TrainingProgress::Phase::kTraining;
+  const std::function<void()> report = [&] {
+    const BucketTrainer::Progress now = trainer_->progress();
+    progress.done_edges = now.edges;
+    progress.loss = now.edges > 0 ? now.loss / static_cast<double>(now.edges) : 0;
+    services_.observer->OnProgress(progress);
+  };
+  WEFT_ASSIGN_OR_RETURN(
+      BucketTrainer::TrainResult trained,
+      trainer_->Train(target, edges->train,
+                      {&stop, services_.observer != nullptr ? &report : nullptr}));
+  stats.train = std::move(trained.stats);
+  stats.train_seconds = trained.seconds;
+  if (evaluate) {
+    progress.phase = TrainingProgress::Phase::kEvaluatingAfter;
+    WEFT_ASSIGN_OR_RETURN(stats.eval_after, Evaluate(target, edges->held_out, &progress, stop));
+  }
+  return stats;
+}
+
+absl::StatusOr<Stats> TrainingLoop::Evaluate(const BucketTrainer::Target& target,
+                                             const GroupedEdges& edges, TrainingProgress* progress,
+                                             const std::atomic<bool>& stop) {
+  const std::function<void()> report = [&] { services_.observer->OnProgress(*progress); };
+  return trainer_->Evaluate(target, edges,
+                            {&stop, services_.observer != nullptr ? &report : nullptr});
+}
+
+std::vector<BatchTables> TrainingLoop::TablesOf(Bucket bucket) {
+  auto table = [&](EntityTypeId type, Side side) {
+    return View(task_.IsShared(type) ? live_->unpartitioned[type]
+                                     : pipeline_.partition(task_.Partition(type, side, bucket)));
+  };
+  std::vector<BatchTables> tables;
+  for (const RelationSpec& relation : task_.spec.relations) {
+    tables.push_back({table(relation.lhs, Side::kLhs), table(relation.rhs, Side::kRhs)});
+  }
+  return tables;
+}
+
+void TrainingLoop::PrefetchEdges(const Grant& grant, size_t next_bucket) {
+  if (next_bucket < grant.buckets.size()) {
+    edges_.Prefetch(grant.position, grant.buckets[next_bucket].bucket);
+  } else if (task_.config.NumPartitions(Side::kLhs) == 1 &&
+             task_.config.NumPartitions(Side::kRhs) == 1) {
+    // There is but one bucket: what comes is its next edge chunk.
+    if (const std::optional<PassPosition> next = NextPass(grant.position)) {
+      edges_.Prefetch(*next, grant.buckets.front().bucket);
+    }
+  }
+}
+
+std::optional<PassPosition> TrainingLoop::NextPass(PassPosition position) const {
+  ++position.pass;
+  if (++position.edge_chunk < position.num_edge_chunks) return position;
+  position.edge_chunk = 0;
+  if (++position.edge_path < static_cast<int>(task_.config.edge_paths.size())) return position;
+  position.edge_path = 0;
+  if (++position.epoch < task_.config.num_epochs) return position;
+  return std::nullopt;
+}
+
+}  // namespace weft

@@ -1,0 +1,199 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <set>
+#include <vector>
+
+#include "graph/edge_bucket_file.h"
+#include "services/trainer/edge_cache.h"
+#include "services/trainer/edge_reader.h"
+#include "tests/testing/status_matchers.h"
+#include "tests/testing/temp_dir.h"
+
+namespace weft {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::IsOk;
+using testing::StatusIs;
+using testing::TempDir;
+
+// Two entity types: users in two partitions of 10 and 20, items in one of 5; relation 0 connects
+// users, relation 1 users and items.
+class EdgeReaderTest : public ::testing::Test {
+ protected:
+  EdgeReaderTest() {
+    RunConfig& config = task_.config;
+    config.entities = {{"user", 2, false, {}}, {"item", 1, false, {}}};
+    config.relations = {{.name = "knows", .lhs = 0, .rhs = 0},
+                        {.name = "likes", .lhs = 0, .rhs = 1}};
+    config.dimension = 4;
+    config.edge_paths = {dir_.File("a"), dir_.File("b")};
+    config.eval_fraction = 0;
+    for (const std::string& path : config.edge_paths) std::filesystem::create_directories(path);
+    task_.entity_counts = {{10, 20}, {5}};
+    task_.spec = *MakeModelSpec(config, 0);
+  }
+
+  void Write(int edge_path, Bucket bucket, const EdgeList& edges) {
+    auto writer = EdgeBucketWriter::Create(
+        EdgeBucketPath(task_.config.edge_paths[edge_path], bucket), edges.weighted());
+    ASSERT_THAT(writer, IsOk());
+    ASSERT_THAT((*writer)->Append(edges), IsOk());
+    ASSERT_THAT((*writer)->Finish(), IsOk());
+  }
+
+  static EdgeList Ring(int count) {
+    EdgeList edges;
+    for (int i = 0; i < count; ++i) {
+      edges.lhs.push_back(i % 10);
+      edges.rhs.push_back(i / 10 % 10);
+      edges.rel.push_back(0);
+    }
+    return edges;
+  }
+
+  TempDir dir_;
+  TrainingTask task_;
+};
+
+TEST_F(EdgeReaderTest, AMissingBucketFileIsEmpty) {
+  const auto edges = EdgeReader(task_).Read({}, {0, 1});
+  ASSERT_THAT(edges, IsOk());
+  EXPECT_EQ(edges->size(), 0);
+}
+
+TEST_F(EdgeReaderTest, OneEdgeInThreeChunksIsReadOnce) {
+  Write(0, {0, 0}, Ring(1));
+  int64_t total = 0;
+  for (int chunk = 0; chunk < 3; ++chunk) {
+    const auto edges = EdgeReader(task_).Read({.edge_chunk = chunk, .num_edge_chunks = 3}, {0, 0});
+    ASSERT_THAT(edges, IsOk());
+    total += edges->size();
+  }
+  EXPECT_EQ(total, 1);
+}
+
+TEST_F(EdgeReaderTest, ThePassSaysWhichEdgePath) {
+  Write(0, {0, 0}, Ring(3));
+  Write(1, {0, 0}, Ring(4));
+  EXPECT_EQ(EdgeReader(task_).Read({.edge_path = 0}, {0, 0})->size(), 3);
+  EXPECT_EQ(EdgeReader(task_).Read({.edge_path = 1}, {0, 0})->size(), 4);
+}
+
+TEST_F(EdgeReaderTest, HeldOutAndTrainedEdgesAreAllEdgesInEveryChunkCount) {
+  task_.config.eval_fraction = 0.2;
+  Write(0, {0, 0}, Ring(100));
+  std::set<std::pair<int, int>> held_out_of_whole;
+  for (const int chunks : {1, 3}) {
+    std::multiset<std::pair<int, int>> all;
+    std::set<std::pair<int, int>> held_out;
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+      const auto edges =
+          EdgeReader(task_).Read({.edge_chunk = chunk, .num_edge_chunks = chunks}, {0, 0});
+      ASSERT_THAT(edges, IsOk());
+      for (const GroupedEdges* part : {&edges->train, &edges->held_out}) {
+        for (int64_t i = 0; i < part->size(); ++i) {
+          all.emplace(part->edges.lhs[i], part->edges.rhs[i]);
+          if (part == &edges->held_out) {
+            held_out.emplace(part->edges.lhs[i], part->edges.rhs[i]);
+          }
+        }
+      }
+    }
+    EXPECT_EQ(all.size(), 100u);
+    EXPECT_EQ(std::set(all.begin(), all.end()).size(), 100u);  // in one of the sets, not in both
+    EXPECT_EQ(held_out.size(), 20u);
+    if (chunks == 1) held_out_of_whole = held_out;
+    EXPECT_EQ(held_out, held_out_of_whole);
+  }
+}
+
+TEST_F(EdgeReaderTest, WeightsFollowTheirEdges) {
+  EdgeList edges = Ring(4);
+  edges.weight = {0.5f, 1.9f, 0.25f, 3.0f};
+  Write(0, {0, 0}, edges);
+  const auto read = EdgeReader(task_).Read({}, {0, 0});
+  ASSERT_THAT(read, IsOk());
+  EXPECT_THAT(read->train.edges.weight, ElementsAre(0.5f, 1.9f, 0.25f, 3.0f));
+}
+
+TEST_F(EdgeReaderTest, IdsAreCheckedAgainstThePartitionsOfTheBucket) {
+  EdgeList edges;
+  edges.lhs = {9, 15};
+  edges.rhs = {15, 9};
+  edges.rel = {0, 0};
+  Write(0, {0, 1}, edges);  // users of partition 0 on the left: 10
+  EXPECT_THAT(EdgeReader(task_).Read({}, {0, 1}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("edges_0_1.h5"), HasSubstr("lhs[1] is 15"))));
+}
+
+TEST_F(EdgeReaderTest, IdsAreCheckedByRelation) {
+  EdgeList edges;
+  edges.lhs = {0, 0};
+  edges.rhs = {5, 5};
+  edges.rel = {0, 1};
+  Write(0, {0, 0}, edges);  // 5 is a user, but not an item
+  EXPECT_THAT(EdgeReader(task_).Read({}, {0, 0}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("rhs[1] is 5")));
+}
+
+TEST_F(EdgeReaderTest, UnknownRelationsAreRefused) {
+  EdgeList edges;
+  edges.lhs = {0};
+  edges.rhs = {0};
+  edges.rel = {2};
+  Write(0, {0, 0}, edges);
+  EXPECT_THAT(EdgeReader(task_).Read({}, {0, 0}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("rel[0] is 2")));
+}
+
+class EdgeCacheTest : public EdgeReaderTest {};
+
+TEST_F(EdgeCacheTest, TheSameEdgesOfAnotherPassAreNotReadAgain) {
+  Write(0, {0, 0}, Ring(5));
+  const EdgeReader reader(task_);
+  EdgeCache cache(reader, true);
+  ASSERT_THAT(cache.Get({.pass = 0}, {0, 0}), IsOk());
+  Write(0, {0, 0}, Ring(6));  // would be seen
+  const auto again = cache.Get({.pass = 1, .epoch = 1}, {0, 0});
+  ASSERT_THAT(again, IsOk());
+  EXPECT_EQ((*again)->size(), 5);
+}
+
+TEST_F(EdgeCacheTest, ReadsAheadWhatWasAsked) {
+  Write(0, {0, 0}, Ring(5));
+  Write(0, {0, 1}, Ring(6));
+  Write(0, {1, 0}, Ring(7));
+  const EdgeReader reader(task_);
+  for (const bool prefetch : {true, false}) {
+    EdgeCache cache(reader, prefetch);
+    EXPECT_EQ((*cache.Get({}, {0, 0}))->size(), 5);
+    cache.Prefetch({}, {0, 1});
+    EXPECT_EQ((*cache.Get({}, {0, 1}))->size(), 6);
+    cache.Prefetch({}, {0, 0});
+    EXPECT_EQ((*cache.Get({}, {1, 0}))->size(), 7);  // not what was guessed
+  }
+}
+
+TEST_F(EdgeCacheTest, AnErrorAheadIsToldWhenTheEdgesAreNeeded) {
+  Write(0, {0, 0}, Ring(5));
+  EdgeList bad;
+  bad.lhs = {10};
+  bad.rhs = {0};
+  bad.rel = {0};
+  Write(0, {0, 1}, bad);
+  const EdgeReader reader(task_);
+  EdgeCache cache(reader, true);
+  ASSERT_THAT(cache.Get({}, {0, 0}), IsOk());
+  cache.Prefetch({}, {0, 1});
+  EXPECT_THAT(cache.Get({}, {0, 0}), IsOk());
+  EXPECT_THAT(cache.Get({}, {0, 1}), StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+}  // namespace
+}  // namespace weft
