@@ -27,6 +27,7 @@ class Hdf5Reader {
   Hdf5Reader& operator=(Hdf5Reader&&) noexcept;
 
   const std::string& path() const;
+  int64_t size() const;  // of the file, in bytes
 
   bool HasDataset(const std::string& name) const;
   // Full names ("model/relations/0/...") of all data sets below group `prefix`, in creation order

@@ -200,6 +200,13 @@ Hdf5Reader& Hdf5Reader::operator=(Hdf5Reader&&) noexcept = default;
 
 const std::string& Hdf5Reader::path() const { return impl_->path; }
 
+int64_t Hdf5Reader::size() const {
+  hdf5::Quiet();
+  hsize_t size = 0;
+  H5Fget_filesize(impl_->file.get(), &size);
+  return static_cast<int64_t>(size);
+}
+
 bool Hdf5Reader::HasDataset(const std::string& name) const {
   if (!impl_->Exists(name)) return false;
   H5O_info_t info;
@@ -270,9 +277,7 @@ absl::Status Hdf5Reader::ReadOpaque(const std::string& dataset, int64_t begin,
 
 absl::StatusOr<std::string> Hdf5Reader::ReadOpaque(const std::string& dataset) const {
   WEFT_ASSIGN_OR_RETURN(const std::vector<int64_t> shape, Shape(dataset));
-  hsize_t file_size = 0;
-  H5Fget_filesize(impl_->file.get(), &file_size);
-  if (shape.size() != 1 || static_cast<hsize_t>(shape[0]) > file_size) {
+  if (shape.size() != 1 || shape[0] > size()) {
     return absl::DataLossError(
         impl_->Name(absl::StrCat("data set ", dataset, " has an impossible size: damaged file")));
   }

@@ -6,6 +6,9 @@
 //   training_stats.json                    one JSON object a line
 //   epoch_{N}/                             relative links to a preserved version, and a config.json
 //
+// A version is written like this: its files (each aside, fsync, rename), then Commit. Whatever is
+// interrupted, readers see the version before or the version after.
+//
 // An empty or unreadable version file is never "version 0": the newest version whose files are all
 // there is used, with a warning.
 // Thread-safety: not thread-safe; one writer a folder (the caller holds its lock).
@@ -34,23 +37,35 @@ class CheckpointDir {
   std::string EmbeddingsPath(const std::string& type, int partition, int64_t version) const;
   std::string ModelPath(int64_t version) const;
   std::string StatsPath() const;
+  std::string ConfigPath() const;      // config.json
+  std::string WeftConfigPath() const;  // weft_config.json
 
-  // The committed version, 0 when nothing was committed.
+  // The committed version, 0 when nothing was committed. `warning` (may be nullptr) is set when the
+  // version file was of no use and the newest whole version is taken, else emptied.
   // Errors: DataLoss when the pointer names a version with missing files, or is damaged and no
   // whole version is there although files of some version are.
-  absl::StatusOr<int64_t> CommittedVersion() const;
+  absl::StatusOr<int64_t> CommittedVersion(std::string* warning = nullptr) const;
 
-  // Switches readers to `version`. Its files must be there and durable: checked.
+  // Switches readers to `version` >= 1. Errors: FailedPrecondition when one of its files is missing
+  // or empty; ResourceExhausted (disk full) and whatever else writing the version file may give.
   absl::Status Commit(int64_t version);
 
-  // Removes the files of `version` (those that exist); never the committed one.
+  // Removes the files of `version` that exist. The committed version and preserved ones stay, which
+  // is no error.
   absl::Status Remove(int64_t version);
 
-  // Makes epoch_{epoch}/ with relative links to the files of `version`, idempotently.
+  // Makes epoch_{epoch}/ with relative links to the files of `version`, idempotently; what another
+  // version left there is replaced.
   absl::Status Preserve(int64_t version, int64_t epoch, const std::string& config_json);
 
  private:
-  std::vector<std::string> FilesOf(int64_t version) const;
+  std::vector<std::string> FilesOf(int64_t version) const;  // names, without the folder
+  // Names those that are missing or empty.
+  std::vector<std::string> MissingFilesOf(int64_t version) const;
+  // Descending: the versions of which some file is there.
+  std::vector<int64_t> PresentVersions() const;
+  absl::StatusOr<int64_t> NewestWholeVersion(const std::string& why, std::string* warning) const;
+  bool IsPreserved(int64_t version) const;
 
   const std::string path_;
   const std::vector<EntityType> entity_types_;

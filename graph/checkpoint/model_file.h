@@ -7,22 +7,24 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "graph/checkpoint/embeddings_file.h"
+#include "graph/checkpoint/checkpoint_metadata.h"
 #include "services/common/parameter_set.h"
 
 namespace weft {
 
 // Writes aside, fsyncs, renames. `lr` is the learning rate of relations.
+// Errors: InvalidArgument (a parameter's name is not a public one), ResourceExhausted (disk full),
+// PermissionDenied, NotFound (no such folder), Internal.
 absl::Status WriteModelFile(const std::string& path, const ParameterSet& parameters, double lr,
                             const CheckpointMetadata& metadata);
 
-// Fills `parameters` (already of the right names and shapes) from a file; sums stay 0 when the file
-// has no optimizer state.
-// Errors: NotFound, DataLoss (damaged), FailedPrecondition (a parameter is missing, or another
-// shape; names both).
+// Fills `parameters` (already of the right names and shapes) from a file; sums and steps are 0 when
+// the file has no optimizer state.
+// Errors: NotFound, DataLoss (damaged), FailedPrecondition (a parameter is missing, unknown, or of
+// another shape; names both).
 absl::Status ReadModelFile(const std::string& path, ParameterSet* parameters);
 
-// Every data set of the file by its public name, whatever it holds; for export.
+// Every parameter of the file by its public name, whatever it holds, without sums; for export.
 absl::StatusOr<ParameterSet> ReadModelFile(const std::string& path);
 
 }  // namespace weft

@@ -1,0 +1,107 @@
+#include "graph/checkpoint/embeddings_file.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "graph/checkpoint/hdf5_parts.h"
+#include "graph/checkpoint/optimizer_pickle.h"
+#include "graph/hdf5_file.h"
+#include "services/common/status_macros.h"
+
+namespace weft {
+namespace {
+
+constexpr char kDataset[] = "embeddings";
+
+// A data set that is not there or of another type: the file is not what its name says.
+absl::Status AsDataLoss(const absl::Status& status) {
+  if (absl::IsNotFound(status) || absl::IsInvalidArgument(status)) {
+    return absl::DataLossError(status.message());
+  }
+  return status;
+}
+
+absl::StatusOr<EmbeddingsShape> ShapeOf(const Hdf5Reader& file) {
+  const absl::StatusOr<std::vector<int64_t>> shape = file.Shape(kDataset);
+  if (!shape.ok()) return AsDataLoss(shape.status());
+  if (shape->size() != 2) {
+    return absl::DataLossError(absl::StrCat(file.path(), ": data set ", kDataset, " has ",
+                                            shape->size(), " dimensions, needs 2"));
+  }
+  // The caller will want as much memory.
+  if ((*shape)[0] * (*shape)[1] > file.size() / static_cast<int64_t>(sizeof(float))) {
+    return absl::DataLossError(
+        absl::StrCat(file.path(), ": data set ", kDataset, " is larger than its file"));
+  }
+  return EmbeddingsShape{(*shape)[0], (*shape)[1]};
+}
+
+absl::Status ReadVectors(const Hdf5Reader& file, FloatBlock* embeddings) {
+  WEFT_ASSIGN_OR_RETURN(const EmbeddingsShape shape, ShapeOf(file));
+  if (shape.count != embeddings->rows() || shape.dimension != embeddings->cols()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(file.path(), ": holds ", shape.count, " entities of dimension ",
+                     shape.dimension, ", but ", embeddings->rows(), " of dimension ",
+                     embeddings->cols(), " are wanted; were entities or dimension changed?"));
+  }
+  return AsDataLoss(file.ReadRows(kDataset, 0, shape.count, embeddings->span()));
+}
+
+absl::Status ReadSums(const Hdf5Reader& file, FloatBlock* sums) {
+  WEFT_ASSIGN_OR_RETURN(const std::optional<OptimizerDataset> dataset,
+                        OptimizerDataset::Find(file));
+  if (!dataset.has_value()) {
+    std::ranges::fill(sums->span(), 0.0f);
+    return absl::OkStatus();
+  }
+  WEFT_ASSIGN_OR_RETURN(const OptimizerStateReader state, OptimizerStateReader::Open(&*dataset));
+  if (state.parameters().size() != 1 ||
+      state.parameters()[0].shape != std::vector<int64_t>{sums->rows()}) {
+    return absl::DataLossError(
+        absl::StrCat("optimizer state: is not one sum for each of ", sums->rows(), " rows"));
+  }
+  return state.ReadSum(0, sums->span());
+}
+
+}  // namespace
+
+absl::Status WriteEmbeddingsFile(const std::string& path, const EmbeddingPartition& partition,
+                                 double lr, const CheckpointMetadata& metadata) {
+  WEFT_ASSIGN_OR_RETURN(Hdf5Writer file, Hdf5Writer::Create(path));
+  WEFT_RETURN_IF_ERROR(WriteMetadata(metadata, &file));
+  const int64_t shape[] = {partition.count(), partition.dimension()};
+  WEFT_RETURN_IF_ERROR(file.Write(kDataset, shape, partition.embeddings.span()));
+  OptimizerState state;
+  state.lr = lr;
+  state.parameters = {{{partition.count()}, partition.adagrad_sums.span()}};
+  WEFT_RETURN_IF_ERROR(WriteOptimizerDataset(state, &file));
+  return file.Finish();
+}
+
+absl::Status ReadEmbeddingsFile(const std::string& path, EmbeddingPartition* partition) {
+  WEFT_ASSIGN_OR_RETURN(const Hdf5Reader file, OpenCheckpointFile(path));
+  WEFT_RETURN_IF_ERROR(ReadVectors(file, &partition->embeddings));
+  return Annotate(AsDataLoss(ReadSums(file, &partition->adagrad_sums)), path);
+}
+
+absl::StatusOr<EmbeddingPartition> ReadEmbeddingsFile(const std::string& path, int64_t count,
+                                                      int64_t dimension) {
+  EmbeddingPartition partition(count, dimension);
+  WEFT_RETURN_IF_ERROR(ReadEmbeddingsFile(path, &partition));
+  return partition;
+}
+
+absl::Status ReadEmbeddings(const std::string& path, FloatBlock* embeddings) {
+  WEFT_ASSIGN_OR_RETURN(const Hdf5Reader file, OpenCheckpointFile(path));
+  return ReadVectors(file, embeddings);
+}
+
+absl::StatusOr<EmbeddingsShape> ReadEmbeddingsShape(const std::string& path) {
+  WEFT_ASSIGN_OR_RETURN(const Hdf5Reader file, OpenCheckpointFile(path));
+  return ShapeOf(file);
+}
+
+}  // namespace weft
