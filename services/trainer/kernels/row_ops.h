@@ -1,0 +1,50 @@
+// The only code that touches embedding tables and shared parameters while other threads do: reading
+// rows, writing rows, the optimizers' steps.
+//
+// HOGWILD (Recht, Re, Wright, Niu 2011): workers read and write without locks. A row may be read
+// half updated and an update may be lost; both are rare, since a batch touches few of the rows, and
+// the method converges regardless. These races are the algorithm: row_ops.cc is compiled without
+// ThreadSanitizer's checks, and everything else is held to have none.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "services/common/embedding_partition.h"
+#include "services/common/types.h"
+#include "services/trainer/kernels/row_block.h"
+
+namespace weft {
+
+// out: [offsets, dimension]; row i is row offsets[i] of the table, plus `addend` (nullptr: none;
+// padded).
+void GatherRows(const EmbeddingTable& table, std::span<const EntityOffset> offsets,
+                const float* addend, const RowBlock& out);
+// The rows first, first + 1, ..., as many as `out` has.
+void GatherRange(const EmbeddingTable& table, int64_t first, const float* addend,
+                 const RowBlock& out);
+
+// Asks for rows that will be gathered soon.
+void PrefetchRows(const EmbeddingTable& table, std::span<const EntityOffset> offsets);
+
+// Scales rows whose 2-norm exceeds `max_norm` by max_norm / (norm + 1e-7), in the table, as
+// torch.nn.functional.embedding does. Rows that are not finite are left as they are.
+void LimitRowNorms(const EmbeddingTable& table, std::span<const EntityOffset> offsets,
+                   float max_norm);
+
+// One row's step: its gradient is row `slot` of a block.
+struct RowStep {
+  EntityOffset offset = 0;
+  int32_t slot = 0;
+};
+// Row-wise Adagrad: G += square / dimension; row -= lr * g / (sqrt(G) + 1e-10), with
+// `squares[slot]` the sum of squares of the row's gradient.
+void AdagradRows(const EmbeddingTable& table, std::span<const RowStep> steps, const RowBlock& grads,
+                 const float* squares, float lr);
+
+// Copies `n` floats of a shared parameter.
+void ReadParameter(const float* from, int64_t n, float* to);
+// Element-wise Adagrad on `n` floats: G += g^2; value -= lr * g / (sqrt(G) + 1e-10).
+void AdagradElements(float* values, float* sums, const float* grads, int64_t n, float lr);
+
+}  // namespace weft
