@@ -123,9 +123,38 @@ void AddScaledRowImpl(const float* x, float scale, int64_t dim, int64_t skip, fl
   if (skip == 1) y[0] = kept;
 }
 
-void AddScaledRowsImpl(const RowBlock& x, const float* scale, int64_t skip, const RowBlock& y) {
+void SubtractScaledRowsImpl(const RowBlock& x, const float* scale, int64_t skip,
+                            const RowBlock& y) {
   for (int64_t i = 0; i < x.rows; ++i) {
-    AddScaledRowImpl(x.row(i), scale[i], x.dim, skip, y.row(i));
+    AddScaledRowImpl(x.row(i), -scale[i], x.dim, skip, y.row(i));
+  }
+}
+
+void AddScaledDifferenceImpl(const float* a, const float* b, float scale, int64_t dim, int64_t skip,
+                             float* y) {
+  const Floats d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const Vec s = hn::Set(d, scale);
+  const float kept = y[0];
+  for (int64_t j = 0; j < dim; j += lanes) {
+    const Vec difference = hn::Sub(hn::Load(d, a + j), hn::Load(d, b + j));
+    hn::Store(hn::MulAdd(s, difference, hn::Load(d, y + j)), d, y + j);
+  }
+  if (skip == 1) y[0] = kept;
+}
+
+// The last vector of every row, masked.
+void ClearPaddingImpl(const RowBlock& x) {
+  const Floats d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const int64_t first = x.dim / lanes * lanes;
+  const auto kept = hn::FirstN(d, static_cast<size_t>(x.dim - first));
+  for (int64_t i = 0; i < x.rows; ++i) {
+    float* row = x.row(i) + first;
+    hn::Store(hn::IfThenElseZero(kept, hn::Load(d, row)), d, row);
+    for (int64_t j = first + lanes; j < PaddedDim(x.dim); j += lanes) {
+      hn::Store(hn::Zero(d), d, x.row(i) + j);
+    }
   }
 }
 
@@ -139,6 +168,12 @@ void AddRowsImpl(const RowBlock& from, const RowBlock& to) {
       hn::Store(hn::Add(hn::Load(d, x + j), hn::Load(d, y + j)), d, y + j);
     }
   }
+}
+
+void AddFloatsImpl(const float* x, int64_t n, float* y) {
+  ForEachPart(n, [x, y](auto d, int64_t j) HWY_ATTR {
+    hn::StoreU(hn::Add(hn::LoadU(d, x + j), hn::LoadU(d, y + j)), d, y + j);
+  });
 }
 
 void SumSquaresImpl(const RowBlock& x, float* out, float* column_sums) {
@@ -226,17 +261,17 @@ HWY_EXPORT(NormalizeRowsBackwardImpl);
 HWY_EXPORT(RowDotsImpl);
 HWY_EXPORT(SquaredDistanceImpl);
 HWY_EXPORT(AddScaledRowImpl);
-HWY_EXPORT(AddScaledRowsImpl);
+HWY_EXPORT(SubtractScaledRowsImpl);
+HWY_EXPORT(AddScaledDifferenceImpl);
+HWY_EXPORT(ClearPaddingImpl);
 HWY_EXPORT(AddRowsImpl);
+HWY_EXPORT(AddFloatsImpl);
 HWY_EXPORT(SumSquaresImpl);
 HWY_EXPORT(AddCubedNormImpl);
 HWY_EXPORT(AllFiniteImpl);
 
 void ClearPadding(const RowBlock& rows) {
-  const int64_t padding = PaddedDim(rows.dim) - rows.dim;
-  if (padding == 0) return;
-  const auto bytes = static_cast<size_t>(padding) * sizeof(float);
-  for (int64_t i = 0; i < rows.rows; ++i) std::memset(rows.row(i) + rows.dim, 0, bytes);
+  if (rows.dim % kVectorFloats != 0) HWY_DYNAMIC_DISPATCH(ClearPaddingImpl)(rows);
 }
 
 void ZeroRows(const RowBlock& rows) {
@@ -278,12 +313,21 @@ void RowSquaredDistances(const RowBlock& a, const RowBlock& b, int64_t skip, flo
   for (int64_t i = 0; i < a.rows; ++i) out[i] = SquaredDistance(a.row(i), b.row(i), a.dim, skip);
 }
 
-void AddScaledRows(const RowBlock& x, const float* scale, int64_t skip, const RowBlock& y) {
-  HWY_DYNAMIC_DISPATCH(AddScaledRowsImpl)(x, scale, skip, y);
+void SubtractScaledRows(const RowBlock& x, const float* scale, int64_t skip, const RowBlock& y) {
+  HWY_DYNAMIC_DISPATCH(SubtractScaledRowsImpl)(x, scale, skip, y);
+}
+
+void AddScaledDifference(const float* a, const float* b, float scale, int64_t dim, int64_t skip,
+                         float* y) {
+  HWY_DYNAMIC_DISPATCH(AddScaledDifferenceImpl)(a, b, scale, dim, skip, y);
 }
 
 void AddScaledRow(const float* x, float scale, int64_t dim, int64_t skip, float* y) {
   HWY_DYNAMIC_DISPATCH(AddScaledRowImpl)(x, scale, dim, skip, y);
+}
+
+void AddFloats(const float* x, int64_t n, float* y) {
+  HWY_DYNAMIC_DISPATCH(AddFloatsImpl)(x, n, y);
 }
 
 void SumSquares(const RowBlock& x, float* out, float* column_sums) {

@@ -37,10 +37,15 @@ void RowSquaredDistances(const RowBlock& a, const RowBlock& b, int64_t skip, flo
 // |a - b|^2 of two padded rows.
 float SquaredDistance(const float* a, const float* b, int64_t dim, int64_t skip);
 
-// y_i += scale_i * x_i, over the coordinates from `skip`; `scale`: [rows].
-void AddScaledRows(const RowBlock& x, const float* scale, int64_t skip, const RowBlock& y);
-// y += scale * x for padded rows.
+// y_i -= scale_i * x_i, over the coordinates from `skip`; `scale`: [rows].
+void SubtractScaledRows(const RowBlock& x, const float* scale, int64_t skip, const RowBlock& y);
+// y += scale * x, and y += scale * (a - b), for padded rows.
 void AddScaledRow(const float* x, float scale, int64_t dim, int64_t skip, float* y);
+void AddScaledDifference(const float* a, const float* b, float scale, int64_t dim, int64_t skip,
+                         float* y);
+
+// y += x for `n` floats that need not be padded or aligned.
+void AddFloats(const float* x, int64_t n, float* y);
 
 // out: [rows]; sum of squares of each row: not finite when the row is not, or when it overflows.
 // When `column_sums` [PaddedDim(dim)] is given, adds all rows to it.

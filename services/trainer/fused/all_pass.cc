@@ -1,0 +1,176 @@
+#include "services/trainer/fused/all_pass.h"
+
+#include <algorithm>
+
+#include "services/trainer/kernels/loss_ops.h"
+#include "services/trainer/kernels/row_ops.h"
+#include "services/trainer/kernels/vector_ops.h"
+
+namespace weft {
+
+AllPass::Candidates AllPass::LoadTile(StepContext* context, const StepSide& side, int64_t first) {
+  Arena* arena = context->arena;
+  const int64_t count = std::min(kTileCandidates, side.table.count - first);
+  Candidates candidates;
+  candidates.first = first;
+  candidates.input = arena->Rows(count, context->dim);
+  GatherRange(side.table, first, side.global, candidates.input);
+  RowBlock plain = candidates.input;
+  if (side.op != nullptr && !context->dynamic_operator) {
+    plain = arena->Rows(count, context->dim);
+    context->operators->Forward(*side.op, nullptr, candidates.input, plain);
+  }
+  candidates.plain = context->scoring.Allocate(plain, arena);
+  context->scoring.Prepare(candidates.plain);
+  return candidates;
+}
+
+void AllPass::ScoreTile(StepContext* context, const StepSide& side, const PreparedRows& queries,
+                        const Candidates& candidates) {
+  const int64_t count = candidates.plain.rows.rows;
+  context->scoring.AllocateTile(queries.rows.rows, count, context->arena, &tile_);
+  context->scoring.ScoreColumns(queries, candidates.plain, 0, &tile_);
+  for (int64_t i = 0; i < queries.rows.rows; ++i) {
+    const int64_t own = side.positives[i] - candidates.first;
+    if (own >= 0 && own < count) tile_.scores.at(i, own) = kMaskedScore;
+  }
+  PadTile(tile_.scores, kPadScore);
+}
+
+void AllPass::CopyScores(StepContext* context, const StepSide& side, int64_t first) {
+  std::vector<float>& out =
+      side.side == Side::kLhs ? context->scores->lhs_neg : context->scores->rhs_neg;
+  for (int64_t i = 0; i < tile_.scores.rows; ++i) {
+    std::copy_n(tile_.scores.row(i), tile_.scores.cols, out.begin() + i * side.table.count + first);
+  }
+}
+
+void AllPass::BackwardTile(StepContext* context, StepSide* side, const PreparedRows& queries,
+                           const Candidates& candidates, bool* queries_written,
+                           const RowBlock& query_grads) {
+  const Scoring& scoring = context->scoring;
+  const int64_t count = candidates.plain.rows.rows;
+  // The loss gave the candidates that are masked a weight of zero, but for rows that have no other.
+  for (int64_t i = 0; i < queries.rows.rows; ++i) {
+    const int64_t own = side->positives[i] - candidates.first;
+    if (own >= 0 && own < count) tile_.grads.at(i, own) = 0;
+  }
+  scoring.BeginBackward(&tile_);
+  scoring.QueryGradients(tile_, queries, candidates.plain, *queries_written, query_grads);
+  *queries_written = true;
+  const RowBlock grads = context->arena->Rows(count, context->dim);
+  scoring.CandidateGradients(tile_, queries, candidates.plain, 0, false, grads);
+  scoring.AddClosePairs(tile_, queries, candidates.plain, query_grads, grads);
+  scoring.PrepareBackward(candidates.plain, grads);
+  if (side->op != nullptr && !context->dynamic_operator) {
+    context->operators->Backward(side->op, nullptr, candidates.input, grads);
+  }
+  ClearPadding(grads);
+  // A row's own gradients of both sides' corruption, when they share the table, come together here;
+  // the global embeddings' are then the sums of each side's.
+  RowGradients* rows = context->rows;
+  const RowBlock slots = rows->Slots(rows->dense_slot(side->side) + candidates.first, count);
+  const bool shared = rows->shared_table();
+  if (dense_written_[shared ? 0 : static_cast<int>(side->side)]) {
+    AddRows(grads, slots);
+  } else {
+    CopyRows(grads, slots);
+  }
+}
+
+void AllPass::Corrupt(StepContext* context, SideRows* candidates, SideRows* queries) {
+  Arena* arena = context->arena;
+  StepSide* side = candidates->side;
+  const int64_t n = context->n;
+  const PreparedRows query = queries->queries();
+  const LossFunction& loss = context->loss;
+  float* pos = arena->Floats(n);
+  float* pos_grad = arena->Floats(n);
+  std::fill_n(pos_grad, n, 0.0f);
+  context->scoring.ScorePairs(query, candidates->positives(), pos);
+  if (context->scores != nullptr) {
+    std::copy_n(
+        pos, n,
+        (side->side == Side::kLhs ? context->scores->lhs_pos : context->scores->rhs_pos).begin());
+  }
+  loss.Positives(n, pos, context->weights, pos_grad, side->loss);
+  for (int64_t i = 0; i < n; ++i) side->loss[i] += pos[i] - pos[i];  // NaN unless finite
+
+  if (side->kind == NegativeKind::kAll) {
+    // Softmax: the largest score and the sum of exponentials of each row, then their logarithm and
+    // the row's gradient.
+    float* largest = arena->Floats(n);
+    float* sum = arena->Floats(n);
+    float* scratch = arena->Floats(3 * PaddedDim(n));
+    const Arena::Mark mark = arena->mark();
+    if (loss.needs_whole_rows()) {
+      std::fill_n(largest, n, kPadScore);
+      std::fill_n(sum, n, 0.0f);
+      for (int64_t first = 0; first < side->table.count; first += kTileCandidates) {
+        ScoreTile(context, *side, query, LoadTile(context, *side, first));
+        side->violators += SoftmaxAccumulate(tile_.scores, pos, largest, sum);
+        arena->Release(mark);
+      }
+      SoftmaxFinish(n, pos, context->weights, largest, sum, largest, sum, pos_grad, side->loss);
+    }
+    for (int64_t first = 0; first < side->table.count; first += kTileCandidates) {
+      const Candidates tile = LoadTile(context, *side, first);
+      ScoreTile(context, *side, query, tile);
+      if (context->scores != nullptr) CopyScores(context, *side, first);
+      if (loss.needs_whole_rows()) {
+        SoftmaxGradient(tile_.scores, largest, sum, tile_.grads);
+      } else {
+        side->violators += loss.Negatives({.scores = tile_.scores,
+                                           .grads = tile_.grads,
+                                           .pos = pos,
+                                           .weight = context->weights,
+                                           .pos_grad = pos_grad,
+                                           .row_loss = side->loss,
+                                           .scratch = scratch},
+                                          side->table.count);
+      }
+      if (context->backward) {
+        BackwardTile(context, side, query, tile, &queries->queries_written(),
+                     queries->gradients_of_queries());
+      }
+      arena->Release(mark);
+    }
+    dense_written_[context->rows->shared_table() ? 0 : static_cast<int>(side->side)] = true;
+  }
+  if (!context->backward) return;
+  EnsureWritten(candidates);
+  EnsureWritten(queries);
+  context->scoring.ScorePairsBackward(query, candidates->positives(), pos_grad,
+                                      queries->gradients_of_queries(),
+                                      candidates->positive_grads());
+}
+
+void AllPass::Run(StepContext* context, const BatchQueries* const batch[2]) {
+  const Arena::Mark mark = context->arena->mark();
+  dense_written_[0] = dense_written_[1] = false;
+  SideRows sides[2];
+  for (int s = 0; s < 2; ++s) {
+    sides[s] = LoadSide(context, &context->sides[s], 0, context->n, {}, s * context->n, batch[s]);
+  }
+  Corrupt(context, &sides[0], &sides[1]);
+  Corrupt(context, &sides[1], &sides[0]);
+  for (SideRows& side : sides) AddRegularization(context, &side);
+  if (context->backward) {
+    // Dense slots first: the positives' are added to them.
+    for (int s = 0; s < 2; ++s) {
+      if (!dense_written_[s]) continue;
+      StepSide& side = context->sides[s];
+      // Whether the table is shared or not, both sides have one entity type only if it is.
+      context->rows->FinishSlots(context->rows->dense_slot(side.side), side.table.count,
+                                 side.global_grads);
+    }
+    for (SideRows& side : sides) BackwardCandidates(context, &side);
+    if (batch[0] == nullptr) {
+      for (SideRows& side : sides) BackwardQueries(context, &side);
+      for (SideRows& side : sides) FinishSlots(context, side);
+    }
+  }
+  context->arena->Release(mark);
+}
+
+}  // namespace weft

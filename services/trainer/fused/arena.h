@@ -1,0 +1,66 @@
+// Arena hands out the workspace of one step: aligned blocks of floats that live until the next
+// Begin. After the first batches it allocates nothing.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "services/common/float_block.h"
+#include "services/trainer/kernels/row_block.h"
+#include "services/trainer/kernels/tile_ops.h"
+
+namespace weft {
+
+// Not thread-safe: one a worker.
+class Arena {
+ public:
+  // Takes back everything.
+  void Begin() {
+    block_ = 0;
+    used_ = 0;
+  }
+
+  // `count` floats, aligned to 64 bytes, with a vector's width of slack behind them. Not cleared.
+  float* Floats(int64_t count) {
+    const int64_t size = PaddedDim(count) + kVectorFloats;
+    while (block_ < blocks_.size() && used_ + size > blocks_[block_].size()) {
+      ++block_;
+      used_ = 0;
+    }
+    if (block_ == blocks_.size())
+      blocks_.emplace_back(1, size > kBlockFloats ? size : kBlockFloats);
+    float* taken = blocks_[block_].data() + used_;
+    used_ += size;
+    return taken;
+  }
+
+  // Takes back what was taken since `mark`.
+  struct Mark {
+    size_t block;
+    int64_t used;
+  };
+  Mark mark() const { return {block_, used_}; }
+  void Release(Mark mark) {
+    block_ = mark.block;
+    used_ = mark.used;
+  }
+
+  RowBlock Rows(int64_t rows, int64_t dim) {
+    const int64_t stride = RowStride(dim);
+    return {Floats(rows * stride), rows, dim, stride};
+  }
+
+  Tile Scores(int64_t rows, int64_t cols) {
+    const int64_t stride = RowStride(cols);
+    return {Floats(rows * stride), rows, cols, stride};
+  }
+
+ private:
+  static constexpr int64_t kBlockFloats = int64_t{2} << 20;  // 8 MiB: huge pages
+
+  std::vector<FloatBlock> blocks_;
+  size_t block_ = 0;
+  int64_t used_ = 0;
+};
+
+}  // namespace weft
