@@ -1,6 +1,7 @@
 #include "services/trainer/fused/fused_batch_step.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <optional>
 #include <string>
@@ -25,8 +26,8 @@ namespace {
 
 class FusedBatchStep final : public BatchStep {
  public:
-  FusedBatchStep(const ModelSpec& spec, BatchParameters parameters)
-      : spec_(spec), parameters_(std::move(parameters)) {}
+  FusedBatchStep(const ModelSpec& spec, ParameterSet* all, BatchParameters parameters)
+      : spec_(spec), all_parameters_(all), parameters_(std::move(parameters)) {}
 
   absl::StatusOr<BatchStats> Train(const EdgeBatch& batch, const SampledNegatives& negatives,
                                    const BatchTables& tables) override;
@@ -60,6 +61,7 @@ class FusedBatchStep final : public BatchStep {
   }
 
   const ModelSpec spec_;
+  ParameterSet* const all_parameters_;
   BatchParameters parameters_;
   Gemm gemm_;
   Arena arena_;
@@ -286,6 +288,7 @@ absl::StatusOr<BatchStats> FusedBatchStep::Train(const EdgeBatch& batch,
                                                  const BatchTables& tables) {
   WEFT_ASSIGN_OR_RETURN(const BatchStats stats, Run(batch, negatives, tables, true, nullptr));
   parameters_.Step(spec_.relation_lr);
+  std::atomic_ref(all_parameters_->steps).fetch_add(1, std::memory_order_relaxed);
   rows_.Step(spec_.lr);
   return stats;
 }
@@ -317,7 +320,7 @@ absl::StatusOr<std::unique_ptr<BatchStep>> FusedBatchStepFactory::Make(
   WEFT_RETURN_IF_ERROR(CheckBuiltIn(spec));
   WEFT_RETURN_IF_ERROR(InitKernels());
   WEFT_ASSIGN_OR_RETURN(BatchParameters batch, BatchParameters::Make(spec, parameters));
-  return std::make_unique<FusedBatchStep>(spec, std::move(batch));
+  return std::make_unique<FusedBatchStep>(spec, parameters, std::move(batch));
 }
 
 }  // namespace weft
