@@ -52,6 +52,7 @@ int Run(int argc, char** argv) {
   app.option_defaults()->always_capture_default();
   Action action;
   AddConfigCommand(app, &action);
+  AddImportCommand(app, &action);
   app.footer(AllExamples(app));
 
   const absl::Span<char* const> words(argv + std::min(argc, 1), std::max(argc - 1, 0));

@@ -1,0 +1,91 @@
+// RareFilter drops rare relations and then rare entities from edges that were interned without
+// regard to partitions, and gives the rest the ids they would have had without the dropped ones.
+//
+// A relation is kept when at least `relation_min_count` edges have it; an entity, when it appears
+// at least `entity_min_count` times (on either side) on edges of kept relations. So an entity that
+// only rare relations would bring is not created. An edge goes when its relation or one of its
+// entities goes. Static relations keep their ids: the configuration lists them.
+//
+// Memory: 40 bytes an entity.
+// Thread-safety: none.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "graph/dataset_manifest.h"
+#include "graph/entity_dictionary.h"
+#include "graph/import/external_partitioner.h"
+#include "graph/import/interner.h"
+#include "services/common/types.h"
+
+namespace weft {
+
+class RareFilter {
+ public:
+  struct Options {
+    int64_t entity_min_count = 0;
+    int64_t relation_min_count = 0;
+  };
+
+  // `interned`: by an Interner that is not partitioned. `edges`: one group an input. Both, and
+  // `schema`, must outlive this object.
+  RareFilter(const Options& options, const DatasetSchema& schema, const Interner& interned,
+             const ExternalPartitioner& edges, int num_inputs);
+
+  // Counts and decides. Before everything below.
+  absl::Status Run();
+
+  const std::vector<EntityDictionary>& entities() const { return entities_; }
+  std::vector<EntityDictionary>& entities() { return entities_; }
+  // The relations that are left, by new id (static: all of them).
+  const std::vector<std::string_view>& relation_names() const { return relation_names_; }
+  int64_t dropped_relations() const { return dropped_relations_; }
+  int64_t dropped_entities() const { return dropped_entities_; }
+  // Entities that appear in no earlier input.
+  int64_t new_entities(int input) const { return new_entities_[input]; }
+
+  // Passes the edges of an input that are left on, with their new ids and buckets, and counts the
+  // others.
+  using Emit =
+      std::function<absl::Status(std::span<const EdgeRecord>, std::span<const uint32_t> buckets)>;
+  absl::Status ForEachEdge(int input, const Emit& emit, int64_t* num_dropped) const;
+
+ private:
+  static constexpr EntityOffset kDropped = -1;
+  struct Location {
+    PartitionId partition = 0;
+    EntityOffset offset = kDropped;
+  };
+
+  absl::Status CountRelations();
+  absl::Status CountEntities();
+  void PlaceEntities();
+  const DatasetSchema::Relation& RelationOf(const EdgeRecord& edge) const;
+
+  const Options options_;
+  const DatasetSchema& schema_;
+  const Interner& interned_;
+  const ExternalPartitioner& edges_;
+  const uint32_t num_inputs_;
+
+  std::vector<RelationTypeId> new_relation_;  // by old id; kDropped
+  std::vector<std::string_view> relation_names_;
+  int64_t dropped_relations_ = 0;
+
+  // By type.
+  std::vector<std::vector<uint32_t>> counts_;     // by old id, saturating
+  std::vector<std::vector<uint32_t>> order_;      // old ids by first appearance on kept relations
+  std::vector<std::vector<size_t>> order_end_;    // of every input, within order_
+  std::vector<std::vector<Location>> locations_;  // by old id
+  std::vector<EntityDictionary> entities_;
+  std::vector<int64_t> new_entities_;  // by input
+  int64_t dropped_entities_ = 0;
+};
+
+}  // namespace weft
