@@ -8,57 +8,17 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
+#include "services/trainer/kernels/philox-inl.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace weft {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 using F = hn::ScalableTag<float>;
-using U = hn::RebindToUnsigned<F>;
 using I = hn::RebindToSigned<F>;
 using VF = hn::Vec<F>;
-using VU = hn::Vec<U>;
 using VI = hn::Vec<I>;
-
-// The halves of the 64-bit products of all lanes with `factor`.
-HWY_INLINE void WideMul(VU a, uint32_t factor, VU* high, VU* low) {
-  const U d;
-#if HWY_TARGET == HWY_SCALAR
-  const uint64_t product = uint64_t{hn::GetLane(a)} * factor;
-  *high = hn::Set(d, static_cast<uint32_t>(product >> 32));
-  *low = hn::Set(d, static_cast<uint32_t>(product));
-#else
-  const hn::RepartitionToWide<U> wide;
-  const VU f = hn::Set(d, factor);
-  const auto even = hn::MulEven(a, f);
-  const auto odd = hn::MulEven(hn::BitCast(d, hn::ShiftRight<32>(hn::BitCast(wide, a))), f);
-  *low = hn::OddEven(hn::BitCast(d, hn::ShiftLeft<32>(odd)), hn::BitCast(d, even));
-  *high = hn::OddEven(hn::BitCast(d, odd), hn::BitCast(d, hn::ShiftRight<32>(even)));
-#endif
-}
-
-struct Block {
-  VU x[4];
-};
-
-// services/common/random.h's Philox, one block a lane.
-HWY_INLINE Block PhiloxLanes(VU block, uint32_t row_low, uint32_t row_high,
-                             std::array<uint32_t, 2> key) {
-  const U d;
-  Block c{{block, hn::Set(d, row_low), hn::Set(d, row_high), hn::Zero(d)}};
-  for (int round = 0; round < 10; ++round) {
-    VU high0, low0, high2, low2;
-    WideMul(c.x[0], 0xD2511F53, &high0, &low0);
-    WideMul(c.x[2], 0xCD9E8D57, &high2, &low2);
-    c.x[0] = hn::Xor(hn::Xor(high2, c.x[1]), hn::Set(d, key[0]));
-    c.x[1] = low2;
-    c.x[2] = hn::Xor(hn::Xor(high0, c.x[3]), hn::Set(d, key[1]));
-    c.x[3] = low0;
-    key[0] += 0x9E3779B9;
-    key[1] += 0xBB67AE85;
-  }
-  return c;
-}
 
 // c[0] + x (c[1] + x (c[2] + ...)).
 template <size_t n>
@@ -70,7 +30,7 @@ HWY_INLINE VF Polynomial(VF x, const float (&c)[n]) {
 }
 
 // sqrt(-2 ln u) of u = (bits + 1) / 2^31 in (0, 1], bits 31 wide.
-HWY_INLINE VF Radius(VU random) {
+HWY_INLINE VF Radius(PhiloxVec random) {
   const F d;
   const I di;
   const VI bits = hn::BitCast(di, hn::ShiftRight<1>(random));
@@ -94,13 +54,13 @@ HWY_INLINE VF Radius(VU random) {
 }
 
 // cos and sin of 2 pi random / 2^32.
-HWY_INLINE void CosSin(VU random, VF* cosine, VF* sine) {
+HWY_INLINE void CosSin(PhiloxVec random, VF* cosine, VF* sine) {
   const F d;
   const I di;
-  const U du;
+  const PhiloxTag du;
   // The nearest quarter turn, and the angle from there in [-pi/4, pi/4), exactly 24 bits wide.
-  const VU turned = hn::Add(random, hn::Set(du, uint32_t{1} << 29));
-  const VU quarter = hn::ShiftRight<30>(turned);
+  const PhiloxVec turned = hn::Add(random, hn::Set(du, uint32_t{1} << 29));
+  const PhiloxVec quarter = hn::ShiftRight<30>(turned);
   const VI rest =
       hn::Sub(hn::BitCast(di, hn::And(hn::ShiftRight<6>(turned), hn::Set(du, 0x00FFFFFF))),
               hn::Set(di, 0x00800000));
@@ -115,8 +75,8 @@ HWY_INLINE void CosSin(VU random, VF* cosine, VF* sine) {
                        hn::Mul(hn::Mul(a2, a2), Polynomial(a2, kCos)));
   // Turned by `quarter`: 1 swaps the two, and the signs follow.
   const auto odd = hn::RebindMask(d, hn::TestBit(quarter, hn::Set(du, 1u)));
-  const VU half = hn::ShiftLeft<30>(hn::And(quarter, hn::Set(du, 2u)));
-  const VU cos_sign =
+  const PhiloxVec half = hn::ShiftLeft<30>(hn::And(quarter, hn::Set(du, 2u)));
+  const PhiloxVec cos_sign =
       hn::ShiftLeft<30>(hn::And(hn::Add(quarter, hn::Set(du, 1u)), hn::Set(du, 2u)));
   *cosine = hn::BitCast(d, hn::Xor(hn::BitCast(du, hn::IfThenElse(odd, s, c)), cos_sign));
   *sine = hn::BitCast(d, hn::Xor(hn::BitCast(du, hn::IfThenElse(odd, c, s)), half));
@@ -125,7 +85,7 @@ HWY_INLINE void CosSin(VU random, VF* cosine, VF* sine) {
 void FillNormalRows(std::array<uint32_t, 2> key, int64_t first_row, int64_t num_rows,
                     int64_t dimension, float scale, float* HWY_RESTRICT out) {
   const F d;
-  const U du;
+  const PhiloxTag du;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   HWY_ALIGN float values[4 * hn::MaxLanes(F())];
   const VF factor = hn::Set(d, scale);
@@ -133,9 +93,10 @@ void FillNormalRows(std::array<uint32_t, 2> key, int64_t first_row, int64_t num_
     const auto row = static_cast<uint64_t>(first_row + i);
     float* const to = out + i * dimension;
     for (int64_t column = 0; column < dimension; column += 4 * lanes) {
-      const Block block =
-          PhiloxLanes(hn::Iota(du, static_cast<uint32_t>(column / 4)), static_cast<uint32_t>(row),
-                      static_cast<uint32_t>(row >> 32), key);
+      const PhiloxBlock block = PhiloxLanes(
+          {hn::Iota(du, static_cast<uint32_t>(column / 4)), hn::Set(du, static_cast<uint32_t>(row)),
+           hn::Set(du, static_cast<uint32_t>(row >> 32)), hn::Zero(du)},
+          key);
       const VF radius0 = hn::Mul(Radius(block.x[0]), factor);
       const VF radius1 = hn::Mul(Radius(block.x[2]), factor);
       VF cos0, sin0, cos1, sin1;

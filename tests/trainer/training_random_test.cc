@@ -9,7 +9,10 @@
 
 #include "services/common/random.h"
 #include "services/trainer/kernels/normal_rows.h"
+#include "services/trainer/kernels/uniform_indices.h"
 #include "services/trainer/model/model_parameters.h"
+#include "services/trainer/model/model_spec.h"
+#include "services/trainer/negative_sampler.h"
 
 namespace weft {
 namespace {
@@ -70,6 +73,62 @@ TEST(NormalRowsTest, ARowDoesNotDependOnItsNeighbours) {
   std::vector<float> alone(30);
   FillNormalRows(kKey, 12, 1, 30, 1, alone.data());
   EXPECT_TRUE(std::equal(alone.begin(), alone.end(), together.begin() + 7 * 30));
+}
+
+TEST(UniformIndicesTest, AreScaledWordsOfPhiloxOnEveryTarget) {
+  OnEveryTarget([] {
+    for (const int64_t n : {0, 1, 3, 64, 1000}) {
+      std::vector<int32_t> indices(n + 1, -7);
+      FillUniformIndices(kKey, {1, 2, 3}, n, 325'557, indices.data());
+      for (int64_t i = 0; i < n; ++i) {
+        const auto words = Philox({static_cast<uint32_t>(i / 4), 1, 2, 3}, kKey);
+        ASSERT_EQ(indices[i], static_cast<int32_t>(uint64_t{words[i % 4]} * 325'557 >> 32));
+      }
+      EXPECT_EQ(indices[n], -7);  // nothing is written behind the end
+    }
+  });
+}
+
+// Batch 1000 in chunks of 50, with 50 uniform negatives each.
+ModelSpec SpecWithNegatives() {
+  RunConfig config;
+  config.entities = {{"user", 1, false, {}}};
+  config.relations = {{"knows"}};
+  config.dimension = 4;
+  return *MakeModelSpec(config, 0);
+}
+
+TEST(NegativeSamplerTest, CoversBothTablesEvenly) {
+  SampledNegatives negatives;
+  std::vector<int> lhs(10);
+  std::vector<int> rhs(7);
+  for (int64_t batch = 0; batch < 100; ++batch) {
+    SampleNegatives(SpecWithNegatives(), 0, 1000, 10, 7, {1, 0, {0, 0}, batch}, &negatives);
+    ASSERT_EQ(negatives.lhs.size(), 1000u);
+    ASSERT_EQ(negatives.rhs.size(), 1000u);
+    for (const EntityOffset offset : negatives.lhs) ++lhs.at(offset);
+    for (const EntityOffset offset : negatives.rhs) ++rhs.at(offset);
+  }
+  // Standard deviations 95 and 111.
+  EXPECT_THAT(lhs, ::testing::Each(::testing::AllOf(::testing::Ge(9500), ::testing::Le(10500))));
+  EXPECT_THAT(rhs, ::testing::Each(::testing::AllOf(::testing::Ge(13700), ::testing::Le(14900))));
+}
+
+TEST(NegativeSamplerTest, DependsOnSeedPassBucketAndBatchAlone) {
+  auto draw = [](const BatchKey& key) {
+    SampledNegatives negatives;
+    SampleNegatives(SpecWithNegatives(), 0, 1000, 1000, 1000, key, &negatives);
+    return negatives;
+  };
+  const SampledNegatives some = draw({1, 2, {3, 4}, 5});
+  EXPECT_EQ(draw({1, 2, {3, 4}, 5}).lhs, some.lhs);
+  EXPECT_EQ(draw({1, 2, {3, 4}, 5}).rhs, some.rhs);
+  EXPECT_NE(some.lhs, some.rhs);
+  for (const BatchKey& other : {BatchKey{2, 2, {3, 4}, 5}, BatchKey{1, 3, {3, 4}, 5},
+                                BatchKey{1, 2, {4, 3}, 5}, BatchKey{1, 2, {3, 4}, 6}}) {
+    EXPECT_NE(draw(other).lhs, some.lhs);
+    EXPECT_NE(draw(other).rhs, some.rhs);
+  }
 }
 
 TEST(InitialEmbeddingsTest, AreStandardNormalTimesTheScale) {
