@@ -137,6 +137,8 @@ absl::StatusOr<ConfigResult> LoadRunConfig(const std::string& path,
   return ParseRunConfig(text, path, overrides, options);
 }
 
+std::vector<std::string> RunConfigKeys() { return FieldNames(*v1::RunConfig::descriptor()); }
+
 std::string RunConfigToJson(const RunConfig& config, bool pbg_keys_only) {
   v1::RunConfig message;
   RunConfigToProto(config, &message);

@@ -37,6 +37,11 @@ struct RelationConfig {
   bool all_negs = false;
 };
 
+struct EarlyStoppingConfig {
+  EarlyStoppingMetric metric = EarlyStoppingMetric::kLoss;
+  int patience = 0;  // epochs without a better value
+};
+
 struct RunConfig {
   // Graph and model.
   std::vector<EntityConfig> entities;  // in the order of the JSON object
@@ -86,10 +91,7 @@ struct RunConfig {
   int resident_partitions = 2;  // how many partitions a trainer may keep in memory
   bool prefetch = true;
   double commit_seconds = 60;  // a grant may name several buckets over the same partitions
-  struct EarlyStopping {
-    EarlyStoppingMetric metric = EarlyStoppingMetric::kLoss;
-    int patience = 0;  // epochs without a better value
-  };
+  using EarlyStopping = EarlyStoppingConfig;
   std::optional<EarlyStopping> early_stopping;
 
   int EntityDimension(EntityTypeId type) const {
@@ -130,5 +132,8 @@ absl::StatusOr<ConfigResult> LoadRunConfig(const std::string& path,
 
 // The effective configuration as JSON, with every key. `pbg_keys_only`: what PBG accepts.
 std::string RunConfigToJson(const RunConfig& config, bool pbg_keys_only);
+
+// The keys of a configuration's outermost object.
+std::vector<std::string> RunConfigKeys();
 
 }  // namespace weft

@@ -147,7 +147,7 @@ RunConfig RunConfigFromProto(const v1::RunConfig& message, ConfigProblems* probl
   WEFT_READ(prefetch);
   WEFT_READ(commit_seconds);
   if (message.has_early_stopping()) {
-    RunConfig::EarlyStopping& to = config.early_stopping.emplace();
+    EarlyStoppingConfig& to = config.early_stopping.emplace();
     ReadName(message.early_stopping().metric(), kMetrics, &to.metric);
     to.patience = message.early_stopping().patience();
   }

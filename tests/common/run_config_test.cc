@@ -3,12 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "services/common/file_util.h"
 #include "tests/common/config_fixture.h"
 #include "tests/testing/status_matchers.h"
 #include "tests/testing/temp_dir.h"
@@ -272,6 +274,16 @@ TEST(RunConfigTest, ThreadsComeBeforeWorkersAndBothBeforeTheMachine) {
   EXPECT_EQ(config.NumThreads(), 7);
   config.threads = 3;
   EXPECT_EQ(config.NumThreads(), 3);
+}
+
+TEST(RunConfigTest, EveryKeyIsInTheDocumentation) {
+  const char* const source = std::getenv("WEFT_SOURCE_DIR");  // set by ctest
+  if (source == nullptr) GTEST_SKIP() << "WEFT_SOURCE_DIR is not set";
+  const auto page = ReadFile(absl::StrCat(source, "/docs/configuration.md"));
+  ASSERT_THAT(page, IsOk());
+  for (const std::string& key : RunConfigKeys()) {
+    EXPECT_THAT(*page, HasSubstr(absl::StrCat("`", key, "`")));
+  }
 }
 
 TEST(LoadRunConfigTest, ReadsAFile) {
