@@ -93,4 +93,26 @@ EvaluationMetrics ComputeMetrics(std::span<const CandidateCounts> counts) {
   return metrics;
 }
 
+GroupMetrics ComputeGroupMetrics(std::span<const EdgeCounts> edges, std::span<const int64_t> group,
+                                 std::span<const Side> sides) {
+  GroupMetrics metrics;
+  metrics.num_edges = static_cast<int64_t>(group.size());
+  for (const bool filtered : {false, true}) {
+    SideMetrics& to = filtered ? metrics.filtered : metrics.raw;
+    std::vector<CandidateCounts> both;
+    std::vector<CandidateCounts> one;
+    for (const Side side : sides) {
+      one.clear();
+      for (const int64_t edge : group) {
+        const auto s = static_cast<int>(side);
+        one.push_back(filtered ? edges[edge].filtered[s] : edges[edge].raw[s]);
+      }
+      both.insert(both.end(), one.begin(), one.end());
+      (side == Side::kLhs ? to.lhs : to.rhs) = ComputeMetrics(one);
+    }
+    to.both = ComputeMetrics(both);
+  }
+  return metrics;
+}
+
 }  // namespace weft

@@ -16,6 +16,8 @@
 #include <optional>
 #include <span>
 
+#include "services/common/types.h"
+
 namespace weft {
 
 // How the candidates of one edge and side compare with the edge's own entity, which is no
@@ -62,5 +64,32 @@ struct EvaluationMetrics {
 };
 
 EvaluationMetrics ComputeMetrics(std::span<const CandidateCounts> counts);
+
+// One evaluated edge under both protocols; [0] is the corruption of the left-hand side (the head is
+// asked for), [1] of the right-hand side. A side that was not asked for has no counts: all 0.
+struct EdgeCounts {
+  CandidateCounts raw[2];
+  CandidateCounts filtered[2];  // known true edges are no candidates
+
+  bool operator==(const EdgeCounts&) const = default;
+};
+
+// The metrics of some edges under one protocol. A side that was not asked for has count 0; `both`
+// pools the sides' ranks, so it is the mean of the two.
+struct SideMetrics {
+  EvaluationMetrics lhs;
+  EvaluationMetrics rhs;
+  EvaluationMetrics both;
+};
+
+struct GroupMetrics {
+  int64_t num_edges = 0;
+  SideMetrics raw;
+  SideMetrics filtered;
+};
+
+// The metrics of the edges at positions `group` of `edges`, for the sides of `sides`.
+GroupMetrics ComputeGroupMetrics(std::span<const EdgeCounts> edges, std::span<const int64_t> group,
+                                 std::span<const Side> sides);
 
 }  // namespace weft

@@ -94,5 +94,38 @@ TEST(ComputeMetricsTest, BitsDoNotDependOnTheOrderOfEdges) {
   EXPECT_EQ(first.auc.value(), second.auc.value());
 }
 
+TEST(ComputeGroupMetricsTest, BothIsTheMeanOfTheSides) {
+  std::vector<EdgeCounts> edges(3);
+  edges[0].raw[0] = {.candidates = 9, .above = 0, .ties = 0};
+  edges[0].raw[1] = {.candidates = 9, .above = 1, .ties = 0};
+  edges[0].filtered[0] = {.candidates = 4, .above = 0, .ties = 0};
+  edges[0].filtered[1] = {.candidates = 4, .above = 0, .ties = 0};
+  edges[1].raw[0] = {.candidates = 9, .above = 9, .ties = 0};  // not in the group
+  edges[2].raw[0] = {.candidates = 9, .above = 3, .ties = 0};
+  edges[2].raw[1] = {.candidates = 9, .above = 3, .ties = 0};
+  edges[2].filtered[0] = {.candidates = 4, .above = 1, .ties = 0};
+  edges[2].filtered[1] = {.candidates = 4, .above = 3, .ties = 0};
+
+  const GroupMetrics metrics = ComputeGroupMetrics(edges, std::vector<int64_t>{0, 2}, kSides);
+
+  EXPECT_EQ(metrics.num_edges, 2);
+  EXPECT_DOUBLE_EQ(metrics.raw.lhs.realistic.mrr, (1 + 0.25) / 2);
+  EXPECT_DOUBLE_EQ(metrics.raw.rhs.realistic.mrr, (0.5 + 0.25) / 2);
+  EXPECT_DOUBLE_EQ(metrics.raw.both.realistic.mrr, (1 + 0.5 + 0.25 + 0.25) / 4);
+  EXPECT_DOUBLE_EQ(metrics.filtered.both.realistic.mrr, (1 + 1 + 0.5 + 0.25) / 4);
+}
+
+TEST(ComputeGroupMetricsTest, ASideThatWasNotAskedForCountsNothing) {
+  std::vector<EdgeCounts> edges(1);
+  edges[0].raw[1] = {.candidates = 9, .above = 1, .ties = 0};
+
+  const GroupMetrics metrics =
+      ComputeGroupMetrics(edges, std::vector<int64_t>{0}, std::vector<Side>{Side::kRhs});
+
+  EXPECT_EQ(metrics.raw.lhs.count, 0);
+  EXPECT_EQ(metrics.raw.both.count, 1);
+  EXPECT_DOUBLE_EQ(metrics.raw.both.realistic.mrr, 0.5);
+}
+
 }  // namespace
 }  // namespace weft
