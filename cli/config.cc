@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cli/commands.h"
+#include "cli/config_init.h"
 #include "cli/reference_hook.h"
 #include "services/common/run_config.h"
 
@@ -50,11 +51,13 @@ void AddCheck(CLI::App& config, Action* action) {
 }  // namespace
 
 void AddConfigCommand(CLI::App& app, Action* action) {
-  CLI::App* const config = app.add_subcommand("config", "Check a configuration");
+  CLI::App* const config = app.add_subcommand("config", "Make or check a configuration");
   config->require_subcommand(1);
   config->footer(
       "Example:\n"
+      "  weft config init triples.tsv -o run.json\n"
       "  weft config check run.json --set lr=0.05\n");
+  AddConfigInit(*config, action);
   AddCheck(*config, action);
 }
 

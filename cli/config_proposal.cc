@@ -150,11 +150,9 @@ class Proposer {
     std::string name = "edge";
     if (many_relations_) {
       name = "all_relations";
-      Say(absl::StrCat(
-          "dynamic_relations: ", FormatCount(sketch_.num_relations),
-          options_.whole ? "" : " or more", " relations (", absl::StrJoin(sketch_.relations, ", "),
-          sketch_.num_relations > static_cast<int64_t>(sketch_.relations.size()) ? ", ..." : "",
-          ") share one entry; their names are collected by the import."));
+      Say(absl::StrCat("dynamic_relations: ", FormatCount(sketch_.num_relations),
+                       options_.whole ? "" : " or more", " relations (", SomeRelations(),
+                       ") share one entry; their names are collected by the import."));
     } else if (sketch_.rel_column >= 0) {
       name = sketch_.relations.front();
       Say(absl::StrCat("relations: the data has one, \"", name, "\"."));
@@ -165,6 +163,17 @@ class Proposer {
     relation.members.push_back({"operator", Text(many_relations_ ? "complex_diagonal" : "none")});
     Add("relations", List({std::move(relation)}));
     if (many_relations_) Add("dynamic_relations", Boolean(true));
+  }
+
+  std::string SomeRelations() const {
+    constexpr size_t kShown = 5;
+    std::vector<std::string> names;
+    for (const std::string& name : sketch_.relations) {
+      if (names.size() == kShown) break;
+      names.push_back(Shortened(name));
+    }
+    if (sketch_.num_relations > static_cast<int64_t>(names.size())) names.push_back("...");
+    return absl::StrJoin(names, ", ");
   }
 
   void ChooseModel() {
@@ -217,6 +226,7 @@ class Proposer {
 
 absl::StatusOr<ConfigProposal> ProposeConfig(const DataSketch& sketch,
                                              const ProposalOptions& options) {
+  if (sketch.num_edges == 0) return absl::InvalidArgumentError("the data has no edges");
   return Proposer(sketch, options).Run();
 }
 

@@ -27,7 +27,7 @@ struct ConfigProposal {
   std::vector<std::string> reasons;
 };
 
-// Errors: InvalidArgument for options that give no valid configuration.
+// Errors: InvalidArgument without edges, or for options that give no valid configuration.
 absl::StatusOr<ConfigProposal> ProposeConfig(const DataSketch& sketch,
                                              const ProposalOptions& options);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <map>
 #include <utility>
@@ -90,23 +91,38 @@ bool IsInteger(const std::string& text) {
 
 // What is known about one column from its values below a header.
 struct Column {
-  size_t distinct = 0;
+  absl::flat_hash_set<absl::string_view> values;
   bool numbers = true;
   bool integers = true;
+  double largest = 0;  // of the numbers
 };
 
 Column Describe(const std::vector<Row>& rows, size_t first, int column) {
   Column result;
-  absl::flat_hash_set<absl::string_view> values;
   for (size_t i = first; i < rows.size(); ++i) {
     const std::string& value = rows[i][column];
-    values.insert(value);
+    if (!result.values.insert(value).second) continue;
+    double number = 0;
     if (result.integers && !IsInteger(value)) result.integers = false;
-    if (result.numbers && !IsNumber(value)) result.numbers = false;
+    if (result.numbers && !absl::SimpleAtod(value, &number)) result.numbers = false;
+    result.largest = std::max(result.largest, std::abs(number));
   }
-  result.distinct = values.size();
   return result;
 }
+
+// The share of values that both have, of those that either has (Jaccard's index).
+double Overlap(const Column& a, const Column& b) {
+  const bool a_smaller = a.values.size() < b.values.size();
+  const Column& smaller = a_smaller ? a : b;
+  const Column& larger = a_smaller ? b : a;
+  const auto both = absl::c_count_if(
+      smaller.values, [&](absl::string_view value) { return larger.values.contains(value); });
+  const double either = static_cast<double>(a.values.size() + b.values.size()) - both;
+  return either == 0 ? 0 : static_cast<double>(both) / either;
+}
+
+// Less is chance: ids of relations among ids of entities, say.
+constexpr double kSameNames = 0.05;
 
 class Sketcher {
  public:
@@ -228,33 +244,54 @@ class Sketcher {
     }
   }
 
-  // The last column, when it holds numbers that are no ids.
+  // The last column of three or more, when it holds numbers that are no ids.
   void ChooseWeight(std::vector<int>* rest) {
     const int last = sketch_.num_columns - 1;
     const Column& column = columns_[last];
-    const bool enough_rows = rows_.size() > 1;
-    const bool other_names =
-        absl::c_any_of(*rest, [&](int c) { return c != last && !columns_[c].integers; });
-    if (last < 2 || !enough_rows || !column.numbers) return;
-    // Whole numbers among whole numbers may be ids; in a fourth column or among names, weights.
-    if (column.integers && last < 3 && !other_names) return;
+    if (last < 2 || rows_.size() < 2 || !column.numbers) return;
+    if (column.integers) {
+      // Whole numbers may be ids or times as well.
+      constexpr double kLargestCount = 1e6;
+      bool other_names = last >= 3;
+      for (int c = 0; c < last; ++c) {
+        if (Overlap(columns_[c], column) >= kSameNames) return;
+        other_names = other_names || !columns_[c].integers;
+      }
+      if (!other_names || column.largest > kLargestCount) return;
+    }
     sketch_.weight_column = last;
     rest->erase(std::find(rest->begin(), rest->end(), last));
-    Say(absl::StrCat("Column ", last, " holds numbers: weights."));
+    Say(absl::StrCat("Column ", last, " holds numbers that are no ids: weights."));
   }
 
-  // The column with the fewest different values, of three or more; of equals, the middle one.
+  // Of three or more columns the one whose values are not those of two others that share theirs;
+  // when none share, the one with the fewest different values.
   void ChooseRelation(std::vector<int>* rest) {
     if (rest->size() < 3) return;
-    int best = 1;
-    for (const int c : {0, 2}) {
-      if (columns_[(*rest)[c]].distinct < columns_[(*rest)[best]].distinct) best = c;
+    double most = 0;
+    size_t chosen = 1;
+    for (const size_t candidate : {1, 2, 0}) {
+      const std::array<size_t, 2> sides = {candidate == 0 ? 1u : 0u, candidate == 2 ? 1u : 2u};
+      const double overlap = Overlap(columns_[(*rest)[sides[0]]], columns_[(*rest)[sides[1]]]);
+      if (overlap > most) {
+        most = overlap;
+        chosen = candidate;
+      }
     }
-    sketch_.rel_column = (*rest)[best];
-    rest->erase(rest->begin() + best);
-    Say(absl::StrCat("Column ", sketch_.rel_column, " has the fewest different values (",
-                     columns_[sketch_.rel_column].distinct, "): relations."));
+    std::string why = "the others have names in common";
+    if (most < kSameNames) {
+      chosen = 1;
+      for (const size_t candidate : {2, 0}) {
+        if (NumValues((*rest)[candidate]) < NumValues((*rest)[chosen])) chosen = candidate;
+      }
+      why = "it has the fewest different values";
+    }
+    sketch_.rel_column = (*rest)[chosen];
+    rest->erase(rest->begin() + static_cast<std::ptrdiff_t>(chosen));
+    Say(absl::StrCat("Column ", sketch_.rel_column, " holds relations: ", why, "."));
   }
+
+  size_t NumValues(int column) const { return columns_[column].values.size(); }
 
   void FindHeader(bool named) {
     const Row& first = rows_[0];
@@ -265,7 +302,7 @@ class Sketcher {
       sketch_.has_header = true;
       Say("Line 1 is a header: it has no number where the others have one.");
     } else if (sketch_.rel_column >= 0 && rows_.size() > kEnoughRows &&
-               columns_[sketch_.rel_column].distinct * 4 < rows_.size() &&
+               NumValues(sketch_.rel_column) * 4 < rows_.size() &&
                !FirstRecurs(sketch_.rel_column) && !FirstRecurs(sketch_.lhs_column) &&
                !FirstRecurs(sketch_.rhs_column)) {
       sketch_.has_header = true;

@@ -82,6 +82,7 @@ TEST(ConfigProposalTest, OneRelationInTheBeginningOfTheDataMayNotBeTheOnlyOne) {
 TEST(ConfigProposalTest, BipartiteDataHasTwoTypesNamedByTheHeader) {
   DataSketch sketch;
   sketch.num_columns = 2;
+  sketch.num_edges = 100;
   sketch.num_lhs_names = 30;
   sketch.num_rhs_names = 40;
   sketch.num_names = 70;
@@ -100,6 +101,7 @@ TEST(ConfigProposalTest, BipartiteDataHasTwoTypesNamedByTheHeader) {
 TEST(ConfigProposalTest, FewNamesOnBothSidesShowNothing) {
   DataSketch sketch;
   sketch.num_columns = 2;
+  sketch.num_edges = 100;
   sketch.num_lhs_names = sketch.num_rhs_names = 3;
   sketch.num_names = 6;
 
@@ -128,6 +130,15 @@ TEST(ConfigProposalTest, WrongEntityTypesAreRefused) {
   options.entities = {{"a", 1}, {"b", 1}, {"c", 1}};
   EXPECT_THAT(ProposeConfig(Triples(), options),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("3 entity types")));
+}
+
+TEST(ConfigProposalTest, WithoutEdgesThereIsNone) {
+  DataSketch sketch = Triples();
+  sketch.num_edges = sketch.num_relations = 0;
+  sketch.relations.clear();
+
+  EXPECT_THAT(ProposeConfig(sketch, Options()),
+              StatusIs(absl::StatusCode::kInvalidArgument, "the data has no edges"));
 }
 
 TEST(ConfigProposalTest, LargeTablesAreCutIntoPartitions) {

@@ -47,7 +47,7 @@ TEST(DataSketchTest, TriplesInTheUsualOrder) {
   EXPECT_EQ(sketch.num_names, 40);
 }
 
-TEST(DataSketchTest, TheRelationIsTheColumnWithTheFewestValues) {
+TEST(DataSketchTest, TheRelationMayBeTheLastColumn) {
   const DataSketch sketch = Sketch("a\tb\tlikes\nb\tc\tlikes\nc\td\thates\nd\ta\tlikes\n");
 
   EXPECT_EQ(sketch.lhs_column, 0);
@@ -92,6 +92,31 @@ TEST(DataSketchTest, WholeNumbersInAThirdColumnOfIdsAreRelations) {
 
   EXPECT_EQ(sketch.weight_column, DataSketch::kNoColumn);
   EXPECT_EQ(sketch.rel_column, 2);
+}
+
+TEST(DataSketchTest, IdsOfEntitiesAreNoWeights) {
+  const DataSketch sketch = Sketch("03\t_hyponym\t04\n04\t_hypernym\t05\n05\t_hyponym\t03\n");
+
+  EXPECT_EQ(sketch.weight_column, DataSketch::kNoColumn);
+  EXPECT_EQ(sketch.rel_column, 1);
+  EXPECT_EQ(sketch.rhs_column, 2);
+}
+
+TEST(DataSketchTest, TimesAreNoWeights) {
+  const DataSketch sketch =
+      Sketch("a\tr\tb\t1577836800\nb\tr\tc\t1577836801\nc\tr\ta\t1577836805\n");
+
+  EXPECT_EQ(sketch.weight_column, DataSketch::kNoColumn);
+  EXPECT_EQ(sketch.rel_column, 1);
+  EXPECT_THAT(sketch.reasons, Contains(HasSubstr("Column 3 is not used")));
+}
+
+TEST(DataSketchTest, MoreRelationsThanEntitiesAreStillRelations) {
+  const DataSketch sketch =
+      Sketch("usa\ttrade1\tuk\nuk\ttrade2\tusa\nusa\tvisit\tuk\nuk\tally\tusa\n");
+
+  EXPECT_EQ(sketch.rel_column, 1);
+  EXPECT_EQ(sketch.num_names, 2);
 }
 
 TEST(DataSketchTest, AFourthColumnOfNumbersIsTheWeight) {

@@ -10,9 +10,9 @@
 namespace weft::testing {
 
 struct ProgramOptions {
-  std::string input;                       // what it reads from standard input
-  std::string folder;                      // its working directory; empty: that of the test
-  std::map<std::string, std::string> env;  // beside the environment of the test
+  std::string input = {};                       // what it reads from standard input
+  std::string folder = {};                      // its working directory; empty: that of the test
+  std::map<std::string, std::string> env = {};  // beside the environment of the test
 };
 
 struct ProgramResult {
