@@ -120,4 +120,27 @@ absl::Status MakeDirectories(const std::string& path) {
   return absl::OkStatus();
 }
 
+absl::Status LinkFile(const std::string& from, const std::string& to) {
+  const std::string aside = absl::StrCat(to, ".tmp.", getpid());
+  unlink(aside.c_str());
+  if (link(from.c_str(), aside.c_str()) != 0) {
+    if (errno == ENOENT) return ErrnoStatus(errno, absl::StrCat("cannot link ", from));
+    std::error_code error;
+    std::filesystem::copy_file(from, aside, error);
+    absl::Status status =
+        error ? ErrnoStatus(error.value(), absl::StrCat("cannot copy ", from, " to ", aside))
+              : SyncFile(aside);
+    if (!status.ok()) {
+      unlink(aside.c_str());
+      return status;
+    }
+  }
+  // Renaming one name of a file to another name of it does nothing and leaves both.
+  const bool renamed = rename(aside.c_str(), to.c_str()) == 0;
+  const int error = errno;
+  unlink(aside.c_str());
+  if (!renamed) return ErrnoStatus(error, absl::StrCat("cannot rename ", aside, " to ", to));
+  return absl::OkStatus();
+}
+
 }  // namespace weft

@@ -25,4 +25,8 @@ absl::Status SyncDirectory(const std::string& path);  // makes renames and links
 absl::Status RenameDurably(const std::string& from, const std::string& to);
 absl::Status MakeDirectories(const std::string& path);
 
+// Makes `to` a second name of the file `from` (a hard link), in place of what `to` was, at once.
+// Where the file system has no hard links, a synced copy. Durable after SyncDirectory.
+absl::Status LinkFile(const std::string& from, const std::string& to);
+
 }  // namespace weft

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -44,6 +45,13 @@ struct PassPosition {
 struct PartitionVersion {
   PartitionKey key;
   Token token = kInitialToken;
+
+  auto operator<=>(const PartitionVersion&) const = default;
+
+  template <typename H>
+  friend H AbslHashValue(H h, const PartitionVersion& v) {
+    return H::combine(std::move(h), v.key, v.token);
+  }
 };
 
 struct GrantedBucket {
@@ -64,8 +72,11 @@ struct Grant {
   PassPosition position;
   std::vector<GrantedBucket> buckets;        // train in this order
   std::vector<GrantedPartition> partitions;  // every partition the buckets use
-  // What this session will likely be granted next; a hint locks nothing.
+  // What this session will likely be granted next and does not hold; a hint locks nothing.
   std::vector<PartitionVersion> hint;
+  // The resident copies that the grant does not use, the one that will be wanted last first: what a
+  // trainer short of room lets go.
+  std::vector<PartitionKey> let_go;
 };
 
 struct AcquireRequest {

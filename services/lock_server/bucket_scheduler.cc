@@ -1,0 +1,286 @@
+#include "services/lock_server/bucket_scheduler.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "services/common/check.h"
+
+namespace weft {
+namespace {
+
+bool Any(const std::vector<BucketScheduler::PartitionedType>& types, bool lhs, bool rhs) {
+  return std::ranges::any_of(types, [&](const BucketScheduler::PartitionedType& t) {
+    return (!lhs || t.lhs) && (!rhs || t.rhs);
+  });
+}
+
+}  // namespace
+
+// What it costs, in bytes, to bring a bucket's partitions into memory.
+class BucketScheduler::Costs {
+ public:
+  Costs(const Options& options, absl::Span<const PartitionKey> resident) {
+    for (const PartitionedType& type : options.types) {
+      absent_.lhs += type.lhs ? type.bytes : 0;
+      absent_.rhs += type.rhs ? type.bytes : 0;
+      absent_.both += type.lhs && type.rhs ? type.bytes : 0;
+    }
+    for (const PartitionKey& key : resident) {
+      for (const PartitionedType& type : options.types) {
+        if (type.id != key.entity_type) continue;
+        Cost& cost = present_.try_emplace(key.partition, absent_).first->second;
+        cost.lhs -= type.lhs ? type.bytes : 0;
+        cost.rhs -= type.rhs ? type.bytes : 0;
+        cost.both -= type.lhs && type.rhs ? type.bytes : 0;
+      }
+    }
+    for (const auto& [partition, cost] : present_) partitions_.push_back(partition);
+    std::ranges::sort(partitions_);
+  }
+
+  // Partitions of which something is in memory, ascending.
+  const std::vector<PartitionId>& partitions() const { return partitions_; }
+
+  int64_t Of(Bucket b) const {
+    const Cost& lhs = At(b.lhs);
+    return lhs.lhs + At(b.rhs).rhs - (b.lhs == b.rhs ? lhs.both : 0);
+  }
+  // Of buckets whose other partition is not in memory at all.
+  int64_t OfLine(Side side, PartitionId partition) const {
+    return side == Side::kLhs ? At(partition).lhs + absent_.rhs : absent_.lhs + At(partition).rhs;
+  }
+  int64_t OfDiagonal() const { return absent_.lhs + absent_.rhs - absent_.both; }
+  int64_t OfOthers() const { return absent_.lhs + absent_.rhs; }
+
+ private:
+  struct Cost {
+    int64_t lhs = 0;  // of a partition on that side
+    int64_t rhs = 0;
+    int64_t both = 0;  // the part that both sides would share
+  };
+  const Cost& At(PartitionId partition) const {
+    const auto found = present_.find(partition);
+    return found == present_.end() ? absent_ : found->second;
+  }
+
+  Cost absent_;
+  absl::flat_hash_map<PartitionId, Cost> present_;
+  std::vector<PartitionId> partitions_;
+};
+
+void BucketScheduler::SideUse::Add(PartitionId partition, int by) {
+  int& count = counts[static_cast<size_t>(partition)];
+  count += by;
+  WEFT_CHECK(count >= 0);
+  if (count > 0) {
+    used.Insert(partition);
+  } else {
+    used.Erase(partition);
+  }
+}
+
+BucketScheduler::BucketScheduler(Options options)
+    : options_(std::move(options)),
+      locks_lhs_(Any(options_.types, true, false)),
+      locks_rhs_(Any(options_.types, false, true)),
+      crossed_(Any(options_.types, true, true)),
+      matrix_(options_.num_lhs, options_.num_rhs),
+      locks_{SideUse(options_.num_lhs), SideUse(options_.num_rhs)},
+      hints_{SideUse(options_.num_lhs), SideUse(options_.num_rhs)} {
+  WEFT_CHECK(!crossed_ || options_.num_lhs == options_.num_rhs);
+  WEFT_CHECK(locks_lhs_ || options_.num_lhs == 1);
+  WEFT_CHECK(locks_rhs_ || options_.num_rhs == 1);
+}
+
+void BucketScheduler::BeginPass(absl::Span<const Bucket> order, absl::Span<const Bucket> done) {
+  matrix_.Reset(order, done);
+  locks_ = {SideUse(options_.num_lhs), SideUse(options_.num_rhs)};
+  hints_ = locks_;
+  grants_.clear();
+  held_.clear();
+  hinted_.clear();
+  num_done_ = static_cast<int64_t>(done.size());
+  num_granted_ = 0;
+}
+
+std::vector<Bucket> BucketScheduler::Grant(
+    const Request& request, GrantId grant,
+    absl::FunctionRef<bool(const std::vector<Bucket>& granted, Bucket further)> add) {
+  const std::optional<Bucket> chosen = Choose(request);
+  if (!chosen.has_value()) return {};
+  std::vector<Bucket> buckets = {*chosen};
+  for (const Bucket& further : OverTheSamePartitions(*chosen)) {
+    if (add(buckets, further)) buckets.push_back(further);
+  }
+  for (const Bucket& b : buckets) {
+    matrix_.SetFree(b, false);
+    Count(b, 1, &locks_);
+    held_[request.session].push_back(b);
+  }
+  num_granted_ += static_cast<int64_t>(buckets.size());
+  const bool is_new = grants_.try_emplace(grant, GrantState{request.session, buckets}).second;
+  WEFT_CHECK(is_new);
+  return buckets;
+}
+
+void BucketScheduler::EndGrant(GrantId grant, bool done) {
+  const auto found = grants_.find(grant);
+  WEFT_CHECK(found != grants_.end());
+  const GrantState state = std::move(found->second);
+  grants_.erase(found);
+  const auto held = held_.find(state.session);
+  for (const Bucket& b : state.buckets) {
+    Count(b, -1, &locks_);
+    if (!done) matrix_.SetFree(b, true);
+    held->second.erase(std::ranges::find(held->second, b));
+  }
+  if (held->second.empty()) held_.erase(held);
+  const auto count = static_cast<int64_t>(state.buckets.size());
+  num_granted_ -= count;
+  num_done_ += done ? count : 0;
+}
+
+std::optional<Bucket> BucketScheduler::Hint(const Request& request) {
+  const std::optional<Bucket> bucket = Choose(request);
+  ForgetHint(request.session);
+  if (bucket.has_value()) {
+    hinted_.emplace(request.session, *bucket);
+    Count(*bucket, 1, &hints_);
+  }
+  return bucket;
+}
+
+void BucketScheduler::ForgetHint(SessionId session) {
+  const auto found = hinted_.find(session);
+  if (found == hinted_.end()) return;
+  Count(found->second, -1, &hints_);
+  hinted_.erase(found);
+}
+
+std::vector<PartitionKey> BucketScheduler::PartitionsOf(Bucket bucket) const {
+  std::vector<PartitionKey> keys;
+  for (const PartitionedType& type : options_.types) {
+    if (type.lhs) keys.push_back({type.id, bucket.lhs});
+    if (type.rhs && !(type.lhs && bucket.rhs == bucket.lhs)) keys.push_back({type.id, bucket.rhs});
+  }
+  return keys;
+}
+
+uint64_t BucketScheduler::NextUse(PartitionKey key) const {
+  uint64_t next = BucketMatrix::kNone;
+  for (const PartitionedType& type : options_.types) {
+    if (type.id != key.entity_type) continue;
+    if (type.lhs) next = std::min(next, matrix_.FirstInLine(Side::kLhs, key.partition));
+    if (type.rhs) next = std::min(next, matrix_.FirstInLine(Side::kRhs, key.partition));
+  }
+  return next;
+}
+
+template <typename Visit>
+void BucketScheduler::ForEachLock(Bucket b, const Visit& visit) const {
+  if (crossed_) {
+    for (const Side side : kSides) {
+      visit(side, b.lhs);
+      if (b.rhs != b.lhs) visit(side, b.rhs);
+    }
+    return;
+  }
+  if (locks_lhs_) visit(Side::kLhs, b.lhs);
+  if (locks_rhs_) visit(Side::kRhs, b.rhs);
+}
+
+void BucketScheduler::Count(Bucket b, int by, Use* use) const {
+  ForEachLock(b, [&](Side side, PartitionId partition) {
+    (side == Side::kLhs ? use->lhs : use->rhs).Add(partition, by);
+  });
+}
+
+BucketMatrix::Allowed BucketScheduler::MakeAllowed(const Request& request) const {
+  BucketMatrix::Allowed allowed = {locks_.lhs.used, locks_.rhs.used, hints_.lhs.used,
+                                   hints_.rhs.used};
+  // What is locked, but for what this session holds itself; then the others.
+  if (const auto held = held_.find(request.session); held != held_.end()) {
+    for (const Bucket& b : held->second) {
+      ForEachLock(b, [&](Side side, PartitionId partition) {
+        (side == Side::kLhs ? allowed.lhs : allowed.rhs).Erase(partition);
+      });
+    }
+  }
+  allowed.lhs.Invert();
+  allowed.rhs.Invert();
+  for (const PartitionKey& key : request.unusable) {
+    for (const PartitionedType& type : options_.types) {
+      if (type.id != key.entity_type) continue;
+      if (type.lhs) allowed.lhs.Erase(key.partition);
+      if (type.rhs) allowed.rhs.Erase(key.partition);
+    }
+  }
+  if (const auto hinted = hinted_.find(request.session); hinted != hinted_.end()) {
+    ForEachLock(hinted->second, [&](Side side, PartitionId partition) {
+      const bool is_lhs = side == Side::kLhs;
+      const SideUse& use = is_lhs ? hints_.lhs : hints_.rhs;
+      if (use.counts[static_cast<size_t>(partition)] > 1) return;  // somebody else's, too
+      (is_lhs ? allowed.avoid_lhs : allowed.avoid_rhs).Erase(partition);
+    });
+  }
+  return allowed;
+}
+
+std::optional<Bucket> BucketScheduler::Choose(const Request& request) const {
+  const BucketMatrix::Allowed allowed = MakeAllowed(request);
+  int64_t best_cost = INT64_MAX;
+  BucketMatrix::Rank best = BucketMatrix::kNone;
+  // A search may answer with a bucket that costs less than `cost`; then that bucket has been, or
+  // will be, considered at its own cost, and wins there.
+  auto consider = [&](int64_t cost, const auto& search) {
+    if (cost > best_cost) return;
+    const BucketMatrix::Rank rank = search();
+    if (rank == BucketMatrix::kNone || (cost == best_cost && rank >= best)) return;
+    best_cost = cost;
+    best = rank;
+  };
+  if (options_.order_first) {
+    consider(0, [&] { return matrix_.FirstAnywhere(allowed); });
+  } else {
+    const Costs costs(options_, request.resident);
+    for (const PartitionId lhs : costs.partitions()) {
+      for (const PartitionId rhs : costs.partitions()) {
+        if (lhs >= options_.num_lhs || rhs >= options_.num_rhs) continue;
+        const Bucket b = {lhs, rhs};
+        consider(costs.Of(b), [&] { return matrix_.RankOf(b, allowed); });
+      }
+    }
+    for (const PartitionId partition : costs.partitions()) {
+      for (const Side side : kSides) {
+        if (partition >= (side == Side::kLhs ? options_.num_lhs : options_.num_rhs)) continue;
+        consider(costs.OfLine(side, partition),
+                 [&] { return matrix_.FirstInLine(side, partition, allowed); });
+      }
+    }
+    consider(costs.OfDiagonal(), [&] { return matrix_.FirstOnDiagonal(allowed); });
+    consider(costs.OfOthers(), [&] { return matrix_.FirstAnywhere(allowed); });
+  }
+  if (best == BucketMatrix::kNone) return std::nullopt;
+  return matrix_.At(best);
+}
+
+std::vector<Bucket> BucketScheduler::OverTheSamePartitions(Bucket bucket) const {
+  if (!crossed_) return {};
+  const std::vector<PartitionKey> keys = PartitionsOf(bucket);
+  std::vector<std::pair<uint64_t, Bucket>> found;
+  for (const Bucket& b : {Bucket{bucket.rhs, bucket.lhs}, Bucket{bucket.lhs, bucket.lhs},
+                          Bucket{bucket.rhs, bucket.rhs}}) {
+    if (b == bucket || !matrix_.IsFree(b)) continue;
+    const bool covered = std::ranges::all_of(PartitionsOf(b), [&](const PartitionKey& key) {
+      return std::ranges::find(keys, key) != keys.end();
+    });
+    const std::pair<uint64_t, Bucket> entry = {matrix_.Place(b), b};
+    if (covered && std::ranges::find(found, entry) == found.end()) found.push_back(entry);
+  }
+  std::ranges::sort(found);
+  std::vector<Bucket> buckets;
+  for (const auto& [place, b] : found) buckets.push_back(b);
+  return buckets;
+}
+
+}  // namespace weft

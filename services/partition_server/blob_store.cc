@@ -1,0 +1,31 @@
+#include "services/partition_server/blob_store.h"
+
+#include <xxhash.h>
+
+#include "absl/strings/str_cat.h"
+
+namespace weft {
+
+std::string BlobName(const PartitionVersion& name) {
+  return absl::StrCat("partition ", name.key.partition, " of entity type ", name.key.entity_type,
+                      ", token ", name.token >> 40, ":", name.token & ((Token{1} << 40) - 1));
+}
+
+uint64_t Checksum(const EmbeddingPartition& partition) {
+  const auto bytes = [](const FloatBlock& block) {
+    return static_cast<size_t>(block.size()) * sizeof(float);
+  };
+  const uint64_t vectors = XXH3_64bits(partition.embeddings.data(), bytes(partition.embeddings));
+  return XXH3_64bits_withSeed(partition.adagrad_sums.data(), bytes(partition.adagrad_sums),
+                              vectors);
+}
+
+absl::Status CheckShape(const PartitionVersion& name, const BlobInfo& blob,
+                        const EmbeddingPartition& out) {
+  if (blob.count == out.count() && blob.dimension == out.dimension()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(BlobName(name), ": has ", blob.count, " x ", blob.dimension, " values, not the ",
+                   out.count(), " x ", out.dimension(), " expected"));
+}
+
+}  // namespace weft

@@ -1,0 +1,29 @@
+// What a run needs to know of its data on this machine before it trains: how many entities and
+// edges there are, where.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "services/common/run_config.h"
+
+namespace weft {
+
+struct LocalData {
+  std::vector<std::vector<int64_t>> entity_counts;  // [entity type][partition]
+  int64_t num_dynamic_relations = 0;                // 0: static relations
+  struct EdgePath {
+    std::vector<int64_t> bucket_edges;  // [lhs partition, rhs partition]
+    uint64_t digest = 0;                // of `bucket_edges`
+  };
+  std::vector<EdgePath> edge_paths;
+
+  // num_edge_chunks that keeps every chunk of every bucket within max_edges_per_chunk.
+  int NumEdgeChunks(int64_t max_edges_per_chunk) const;
+};
+
+// Errors: NotFound for a missing file, DataLoss for a damaged one; names it.
+absl::StatusOr<LocalData> ReadLocalData(const RunConfig& config);
+
+}  // namespace weft

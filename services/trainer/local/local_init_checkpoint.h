@@ -1,0 +1,49 @@
+// LocalInitCheckpoint is the checkpoint that `init_path` names: a new run takes its embeddings and
+// parameters from there, by the same names and partitions, with sums of its own.
+//
+// What the other checkpoint does not have starts as in any new run, and is named in `missing`.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "services/common/embedding_partition.h"
+#include "services/common/run_config.h"
+#include "services/common/types.h"
+#include "services/param_server/param_client.h"
+
+namespace weft {
+
+class LocalInitCheckpoint {
+ public:
+  // Looks at everything that will be read later.
+  // Errors: NotFound when `config.init_path` has no committed version; FailedPrecondition when a
+  // table there has another shape or other partitions (all are named); DataLoss.
+  static absl::StatusOr<LocalInitCheckpoint> Open(
+      const RunConfig& config, const std::vector<std::vector<int64_t>>& entity_counts);
+
+  bool Has(EntityTypeId type) const { return has_[static_cast<size_t>(type)]; }
+  const std::vector<std::string>& missing() const { return missing_; }
+
+  // Fills `partition`, which has the partition's shape; sums 0.
+  absl::Status ReadPartition(PartitionKey key, EmbeddingPartition* partition) const;
+  // Overwrites the parameters and the tables of unpartitioned types that the checkpoint has.
+  // Errors: FailedPrecondition when a parameter has another shape.
+  absl::Status ReadShared(SharedState* live) const;
+
+ private:
+  LocalInitCheckpoint(const RunConfig& config, int64_t version);
+
+  std::string EmbeddingsPath(EntityTypeId type, int partition) const;
+
+  std::string folder_;
+  int64_t version_ = 0;
+  std::vector<std::string> type_names_;
+  std::vector<bool> has_;
+  std::vector<std::string> missing_;
+};
+
+}  // namespace weft

@@ -1,0 +1,315 @@
+#include "services/trainer/local/local_start.h"
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "graph/checkpoint/embeddings_file.h"
+#include "graph/hdf5_file.h"
+#include "services/common/file_util.h"
+#include "services/common/status_macros.h"
+#include "services/lock_server/pass_sequence.h"
+
+namespace weft {
+namespace {
+
+uint64_t RandomBits() {
+  std::random_device device;
+  return (uint64_t{device()} << 32) | device();
+}
+
+absl::Status DoesNotFit(const std::string& folder, const std::vector<std::string>& problems) {
+  return absl::FailedPreconditionError(absl::StrCat(
+      folder, ": holds another run; nothing was changed:\n  ", absl::StrJoin(problems, "\n  "),
+      "\nSet these back, or choose another checkpoint_path."));
+}
+
+// The configuration that a checkpoint was written with; none when there is none to be read.
+std::optional<RunConfig> ReadStoredConfig(const CheckpointDir& dir, const RunConfig& config,
+                                          std::vector<std::string>* notes) {
+  // What is registered in this program may have been used there, too.
+  ConfigOptions options;
+  options.extra_comparators = {config.comparator};
+  options.extra_losses = {config.loss_fn};
+  for (const RelationConfig& relation : config.relations) {
+    options.extra_operators.push_back(relation.operator_name);
+  }
+  for (const std::string& path : {dir.WeftConfigPath(), dir.ConfigPath()}) {
+    const absl::StatusOr<std::string> json = ReadFile(path);
+    if (absl::IsNotFound(json.status())) continue;
+    absl::StatusOr<ConfigResult> result =
+        json.ok() ? ParseRunConfig(*json, path, {}, options) : json.status();
+    if (result.ok()) return std::move(result->config);
+    notes->push_back(absl::StrCat(path, " is of no use: ", std::string(result.status().message())));
+  }
+  return std::nullopt;
+}
+
+// The shapes of the tables in the files of a version: these are what they are, whatever a
+// configuration says.
+absl::Status CheckTables(const CheckpointDir& dir, int64_t version, const RunConfig& config,
+                         const LocalData& data) {
+  std::vector<std::string> problems;
+  for (size_t t = 0; t < data.entity_counts.size(); ++t) {
+    const int dimension = config.EntityDimension(static_cast<EntityTypeId>(t));
+    for (size_t i = 0; i < data.entity_counts[t].size(); ++i) {
+      const std::string path =
+          dir.EmbeddingsPath(config.entities[t].name, static_cast<int>(i), version);
+      WEFT_ASSIGN_OR_RETURN(const EmbeddingsShape shape, ReadEmbeddingsShape(path));
+      const int64_t count = data.entity_counts[t][i];
+      if (shape.count == count && shape.dimension == dimension) continue;
+      problems.push_back(absl::StrCat(path, ": is ", shape.count, " x ", shape.dimension,
+                                      ", but configuration and entity counts want ", count, " x ",
+                                      dimension));
+    }
+    // A partition beyond the last one: the run had more of them.
+    const std::string beyond = dir.EmbeddingsPath(
+        config.entities[t].name, static_cast<int>(data.entity_counts[t].size()), version);
+    if (ReadEmbeddingsShape(beyond).ok()) {
+      problems.push_back(absl::StrCat(beyond, ": is there, but the configuration has ",
+                                      data.entity_counts[t].size(), " partitions"));
+    }
+  }
+  return problems.empty() ? absl::OkStatus() : DoesNotFit(dir.path(), problems);
+}
+
+// The pass that made a version, as its model file tells; none when it does not.
+std::optional<PassPosition> ReadPosition(const CheckpointDir& dir, int64_t version) {
+  const absl::StatusOr<Hdf5Reader> file = Hdf5Reader::Open(dir.ModelPath(version));
+  if (!file.ok()) return std::nullopt;
+  const auto read = [&](const char* name, int* value) {
+    const absl::StatusOr<int64_t> attribute =
+        file->IntAttribute("/", absl::StrCat("iteration/", name));
+    if (!attribute.ok() || *attribute < 0 || *attribute > INT32_MAX) return false;
+    *value = static_cast<int>(*attribute);
+    return true;
+  };
+  PassPosition position;
+  position.pass = version - 1;
+  const bool complete = read("epoch_idx", &position.epoch) &&
+                        read("edge_path_idx", &position.edge_path) &&
+                        read("edge_chunk_idx", &position.edge_chunk) &&
+                        read("num_edge_chunks", &position.num_edge_chunks);
+  if (!complete || position.edge_chunk >= position.num_edge_chunks) return std::nullopt;
+  return position;
+}
+
+std::vector<std::string> PathsOf(const RunState& state) {
+  std::vector<std::string> paths;
+  for (const EdgePath& path : state.edge_paths) paths.push_back(path.path);
+  return paths;
+}
+
+class Resolver {
+ public:
+  Resolver(const RunConfig& config, const LocalData& data, const CheckpointDir& dir,
+           const std::optional<RunState>& stored)
+      : config_(config), data_(data), dir_(dir), stored_(stored) {}
+
+  absl::StatusOr<LocalStart> Run() {
+    start_.plan = MakeRunPlan(config_, data_);
+    const RunShape shape = MakeRunShape(config_, data_);
+
+    // Against what the run was first, so that the messages speak of keys, not of files.
+    stored_config_ = ReadStoredConfig(dir_, config_, &start_.notes);
+    std::vector<std::string> changes;
+    if (stored_.has_value()) {
+      changes = DescribeChanges(stored_->shape, shape);
+    } else if (stored_config_.has_value()) {
+      changes = DescribeChanges(MakeRunShape(*stored_config_, {}), shape);
+    }
+    if (!changes.empty()) return DoesNotFit(dir_.path(), changes);
+
+    std::string warning;
+    WEFT_ASSIGN_OR_RETURN(const int64_t committed, dir_.CommittedVersion(&warning));
+    if (!warning.empty()) start_.notes.push_back(warning);
+    if (committed > 0) WEFT_RETURN_IF_ERROR(CheckTables(dir_, committed, config_, data_));
+
+    if (stored_.has_value() && Continues(committed)) {
+      start_.state = *stored_;
+      WEFT_RETURN_IF_ERROR(CheckSeed());
+      WEFT_RETURN_IF_ERROR(MoveTo(stored_->position, PathsOf(*stored_)));
+      WEFT_RETURN_IF_ERROR(CheckPointer(committed));
+    } else if (committed > 0) {
+      WEFT_RETURN_IF_ERROR(Adopt(committed));
+    } else {
+      stored_config_.reset();  // of a run that has made nothing
+      WEFT_RETURN_IF_ERROR(Begin());
+      start_.state.position.num_edge_chunks = NumEdgeChunks(std::nullopt);
+    }
+    start_.state.shape = shape;
+    start_.state.edge_paths = MakeEdgePaths();
+    start_.is_new = committed == 0 && start_.state.done.empty();
+    return std::move(start_);
+  }
+
+ private:
+  // Whether the run's own state is the newest there is, or can explain what is newer.
+  bool Continues(int64_t committed) {
+    if (committed <= stored_->position.pass + 1) return true;
+    start_.notes.push_back(absl::StrCat(
+        dir_.path(), ": version ", committed, " was made by another program after version ",
+        stored_->position.pass, " of this run: continues from version ", committed));
+    return false;
+  }
+
+  absl::Status CheckPointer(int64_t committed) {
+    const int64_t known = stored_->position.pass;
+    if (committed == known) return absl::OkStatus();
+    if (committed == known + 1 && RunCoordinator::PassIsComplete(start_.plan, start_.state)) {
+      start_.committed_meanwhile = committed;
+      return absl::OkStatus();
+    }
+    if (committed > known) {
+      // One version further, but not by this run: its state is of no more use.
+      start_.notes.push_back(absl::StrCat(dir_.path(), ": version ", committed,
+                                          " was made by another program: continues from it"));
+      return Adopt(committed);
+    }
+    return absl::FailedPreconditionError(absl::StrCat(
+        dir_.path(), ": the run has made version ", known, ", but checkpoint_version.txt says ",
+        committed, "; put version ", known, " back, or remove ", dir_.path(),
+        "/.weft to continue from version ", committed));
+  }
+
+  absl::Status CheckSeed() {
+    if (!config_.seed.has_value() || *config_.seed == start_.state.seed) return absl::OkStatus();
+    return DoesNotFit(dir_.path(),
+                      {absl::StrCat("seed: was ", start_.state.seed, ", is ", *config_.seed)});
+  }
+
+  // A state that knows nothing yet.
+  absl::Status Begin() {
+    start_.state = RunState();
+    start_.state.run_id = absl::StrFormat("%016x%016x", RandomBits(), RandomBits());
+    start_.state.seed = config_.seed.has_value() ? *config_.seed : RandomBits();
+    if (stored_config_.has_value() && stored_config_->seed.has_value()) {
+      start_.state.seed = *stored_config_->seed;
+      WEFT_RETURN_IF_ERROR(CheckSeed());
+    }
+    std::vector<int> num_partitions;
+    for (const EntityConfig& type : config_.entities) num_partitions.push_back(type.num_partitions);
+    start_.state.versions = VersionTable(num_partitions);
+    return absl::OkStatus();
+  }
+
+  absl::Status Adopt(int64_t version) {
+    WEFT_RETURN_IF_ERROR(Begin());
+    start_.adopts = true;
+    const std::vector<std::string> paths =
+        stored_config_.has_value() ? stored_config_->edge_paths : config_.edge_paths;
+    const int num_paths = static_cast<int>(paths.size());
+    const std::optional<PassPosition> made = ReadPosition(dir_, version);
+    if (made.has_value() && made->edge_path < num_paths) {
+      return MoveTo(NextPass(*made, num_paths), paths);
+    }
+    return MoveTo(PositionOfVersion(version, num_paths, NumEdgeChunks(std::nullopt)), paths);
+  }
+
+  // Sets the position, mapped to this configuration's edge paths and chunks.
+  absl::Status MoveTo(const PassPosition& position, const std::vector<std::string>& paths) {
+    const bool begun = !start_.state.done.empty();
+    absl::StatusOr<PassPosition> mapped =
+        MapPosition(position, begun, paths, config_.edge_paths, NumEdgeChunks(position));
+    if (!mapped.ok()) return Annotate(mapped.status(), dir_.path());
+    start_.state.position = *mapped;
+    // The data may have changed, but not under a pass.
+    const auto index = static_cast<size_t>(position.edge_path);
+    if (index >= start_.state.edge_paths.size() || index >= data_.edge_paths.size()) {
+      return absl::OkStatus();
+    }
+    const bool same = start_.state.edge_paths[index].digest == data_.edge_paths[index].digest;
+    if (!same && begun) {
+      return DoesNotFit(dir_.path(), {absl::StrCat("edges in ", paths[index],
+                                                   ": have changed in the middle of a pass")});
+    }
+    if (!same) {
+      start_.notes.push_back(absl::StrCat("the edges in ", paths[index], " have changed"));
+    }
+    return absl::OkStatus();
+  }
+
+  // Without a number in the configuration: as many as needed, but no change within an epoch.
+  int NumEdgeChunks(const std::optional<PassPosition>& position) const {
+    if (config_.num_edge_chunks.has_value()) return *config_.num_edge_chunks;
+    const bool within_epoch =
+        position.has_value() &&
+        (position->edge_path > 0 || position->edge_chunk > 0 || !start_.state.done.empty());
+    return within_epoch ? position->num_edge_chunks
+                        : data_.NumEdgeChunks(config_.max_edges_per_chunk);
+  }
+
+  std::vector<EdgePath> MakeEdgePaths() const {
+    std::vector<EdgePath> paths;
+    for (size_t i = 0; i < config_.edge_paths.size(); ++i) {
+      paths.push_back({config_.edge_paths[i], data_.edge_paths[i].digest});
+    }
+    return paths;
+  }
+
+  const RunConfig& config_;
+  const LocalData& data_;
+  const CheckpointDir& dir_;
+  const std::optional<RunState>& stored_;
+  std::optional<RunConfig> stored_config_;  // that the checkpoint was written with
+  LocalStart start_;
+};
+
+}  // namespace
+
+absl::StatusOr<LocalStart> ResolveStart(const RunConfig& config, const LocalData& data,
+                                        const CheckpointDir& dir,
+                                        const std::optional<RunState>& stored) {
+  return Resolver(config, data, dir, stored).Run();
+}
+
+RunShape MakeRunShape(const RunConfig& config, const LocalData& data) {
+  RunShape shape;
+  for (size_t t = 0; t < config.entities.size(); ++t) {
+    RunShape::EntityType& type = shape.entity_types.emplace_back();
+    type.name = config.entities[t].name;
+    type.dimension = config.EntityDimension(static_cast<EntityTypeId>(t));
+    type.num_partitions = config.entities[t].num_partitions;
+    if (t < data.entity_counts.size()) type.counts = data.entity_counts[t];
+  }
+  for (const RelationConfig& relation : config.relations) {
+    shape.relations.push_back(
+        {relation.name, config.entities[static_cast<size_t>(relation.lhs)].name,
+         config.entities[static_cast<size_t>(relation.rhs)].name, relation.operator_name});
+  }
+  shape.dynamic_relations = config.dynamic_relations;
+  shape.num_dynamic_relations = data.num_dynamic_relations;
+  shape.global_embeddings = config.global_emb;
+  return shape;
+}
+
+RunPlan MakeRunPlan(const RunConfig& config, const LocalData& data) {
+  RunPlan plan;
+  plan.num_lhs = config.NumPartitions(Side::kLhs);
+  plan.num_rhs = config.NumPartitions(Side::kRhs);
+  for (size_t t = 0; t < config.entities.size(); ++t) {
+    const auto id = static_cast<EntityTypeId>(t);
+    const std::vector<int64_t>& counts = data.entity_counts[t];
+    if (counts.size() == 1) continue;
+    const int64_t entities = std::accumulate(counts.begin(), counts.end(), int64_t{0});
+    const auto row = static_cast<int64_t>(sizeof(float)) * (config.EntityDimension(id) + 1);
+    plan.partitioned_types.push_back({id, config.UsesEntityType(id, Side::kLhs),
+                                      config.UsesEntityType(id, Side::kRhs),
+                                      entities / static_cast<int64_t>(counts.size()) * row});
+  }
+  plan.bucket_order = config.bucket_order;
+  plan.resident_partitions = config.resident_partitions;
+  plan.commit_seconds = config.commit_seconds;
+  plan.num_epochs = config.num_epochs;
+  for (const LocalData::EdgePath& path : data.edge_paths) {
+    plan.bucket_edges.push_back(path.bucket_edges);
+  }
+  plan.early_stopping = config.early_stopping;
+  return plan;
+}
+
+}  // namespace weft
