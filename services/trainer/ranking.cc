@@ -12,12 +12,11 @@
 #include "absl/strings/str_cat.h"
 #include "services/common/check.h"
 #include "services/common/status_macros.h"
-#include "services/trainer/fused/row_transform.h"
 #include "services/trainer/kernels/rank_count.h"
 #include "services/trainer/parallel_for.h"
+#include "services/trainer/ranking_scorer.h"
 #include "services/trainer/ranking_tally.h"
 #include "services/trainer/ranking_tiles.h"
-#include "services/trainer/ranking_worker.h"
 
 namespace weft {
 namespace {
@@ -48,13 +47,19 @@ class Ranker {
         queries_(queries),
         filter_(filter),
         options_(options),
-        tally_(queries, filter) {
-    for (int i = 0; i < std::max(options.num_threads, 1); ++i) workers_.emplace_back(spec);
-  }
+        tally_(queries, filter),
+        workers_(std::max(options.num_threads, 1)) {}
 
   absl::StatusOr<std::vector<EdgeCounts>> Run(int64_t num_edges) {
     WEFT_RETURN_IF_ERROR(CheckParameters(parameters_));
-    tiles_ = MakeQueryTiles(queries_, TileScorer::kQueries);
+    for (Worker& worker : workers_) {
+      if (options_.make_scorer) {
+        WEFT_ASSIGN_OR_RETURN(worker.scorer, options_.make_scorer());
+      } else {
+        worker.scorer = std::make_unique<FusedRankingScorer>(spec_, parameters_);
+      }
+    }
+    tiles_ = MakeQueryTiles(queries_, RankingScorer::kQueries);
     for (const QueryTile& tile : tiles_) {
       total_scores_ += tile.size() * NumCandidates(tile.candidates);
     }
@@ -79,6 +84,19 @@ class Ranker {
     std::vector<int64_t> sample;  // empty: all entities are candidates
   };
 
+  // What one thread scores with.
+  struct Worker {
+    std::unique_ptr<RankingScorer> scorer;
+    std::vector<float> rows;    // gathered candidates
+    std::vector<float> scores;  // [kQueries, kCandidates]
+    std::vector<float> known_scores;
+    std::vector<int64_t> entities;
+
+    const float* scores_of(int64_t i) const {
+      return scores.data() + i * RankingScorer::kCandidates;
+    }
+  };
+
   const RankingQuery& query(int64_t i) const { return queries_.queries()[i]; }
   const TileData& data(const QueryTile& tile) const {
     return tile_data_[&tile - tiles_.data() - first_tile_];
@@ -98,15 +116,6 @@ class Ranker {
   }
   int64_t NumCandidates(const CandidateSet& set) const {
     return Sampled(set) ? options_.sampled_candidates : entities_.count(set.type);
-  }
-
-  // The transforms of the questions' own entities, and of candidates.
-  absl::StatusOr<RowTransform> QueryTransform(const RankingQuery& q) const {
-    return RowTransform::Make(spec_, parameters_, q.rel, Opposite(q.corrupted), RowRole::kQuery);
-  }
-  absl::StatusOr<RowTransform> CandidateTransform(const QueryTile& tile) const {
-    const RankingQuery& q = query(tile.begin);
-    return RowTransform::Make(spec_, parameters_, q.rel, q.corrupted, RowRole::kCandidate);
   }
 
   std::string Name(PartitionKey key) const {
@@ -191,17 +200,16 @@ class Ranker {
       const int64_t dimension = table->cols();
       WEFT_RETURN_IF_ERROR(ParallelFor(
           options_.num_threads, static_cast<int64_t>(in_partition.size()),
-          [&](int /*worker*/, int64_t task) -> absl::Status {
+          [&](int worker_id, int64_t task) -> absl::Status {
             const Run& run = in_partition[task];
-            WEFT_ASSIGN_OR_RETURN(const RowTransform transform, QueryTransform(query(run.begin)));
             float* const ready =
                 ready_.data() + data(*run.tile).ready + (run.begin - run.tile->begin) * dimension;
             for (int64_t i = run.begin; i < run.end; ++i) {
               std::ranges::copy(table->row(query(i).known - first_entity),
                                 ready + (i - run.begin) * dimension);
             }
-            transform.Apply(run.end - run.begin, ready, dimension, ready, dimension);
-            return absl::OkStatus();
+            return workers_[worker_id].scorer->MakeReady(query(run.begin), run.end - run.begin,
+                                                         ready);
           }));
     }
     return absl::OkStatus();
@@ -226,9 +234,9 @@ class Ranker {
       WEFT_RETURN_IF_ERROR(ParallelFor(
           options_.num_threads, static_cast<int64_t>(in_partition.size()),
           [&](int worker_id, int64_t task) -> absl::Status {
-            RankingWorker& worker = workers_[worker_id];
+            Worker& worker = workers_[worker_id];
             const QueryTile& tile = *in_partition[task];
-            std::vector<int64_t>& entities = worker.int_scratch;
+            std::vector<int64_t>& entities = worker.entities;
             entities.clear();
             for (const RankingAnswer& answer : AnswersOf(tile)) {
               if (answer.entity >= begin && answer.entity < end) entities.push_back(answer.entity);
@@ -237,7 +245,7 @@ class Ranker {
             entities.erase(std::unique(entities.begin(), entities.end()), entities.end());
             return ScoreListed(tile, *table, begin, entities, &worker, [&](const Columns& columns) {
               for (int64_t i = 0; i < tile.size(); ++i) {
-                tally_.TakeOwnScores(tile.begin + i, columns, worker.scores(i));
+                tally_.TakeOwnScores(tile.begin + i, columns, worker.scores_of(i));
               }
             });
           }));
@@ -272,19 +280,20 @@ class Ranker {
   absl::Status CountAll(std::span<const QueryTile> tiles, const FloatBlock& table,
                         int64_t first_entity) {
     const auto num_tiles = static_cast<int64_t>(tiles.size());
-    WEFT_ASSIGN_OR_RETURN(const RowTransform transform, CandidateTransform(tiles.front()));
     // A task is a block of candidates and a share of the tiles. It makes its candidates ready, so
     // there are only as many shares as it takes for the threads to end together.
-    const int64_t blocks = (table.rows() + TileScorer::kCandidates - 1) / TileScorer::kCandidates;
+    const int64_t blocks =
+        (table.rows() + RankingScorer::kCandidates - 1) / RankingScorer::kCandidates;
     const int64_t wanted_tasks = options_.num_threads <= 1 ? 1 : 16 * options_.num_threads;
     const int64_t shares = std::clamp<int64_t>((wanted_tasks + blocks - 1) / blocks, 1, num_tiles);
     return ParallelFor(
         options_.num_threads, blocks * shares, [&](int worker_id, int64_t task) -> absl::Status {
-          RankingWorker& worker = workers_[worker_id];
-          const int64_t begin = task / shares * TileScorer::kCandidates;
-          const int64_t count = std::min(TileScorer::kCandidates, table.rows() - begin);
+          Worker& worker = workers_[worker_id];
+          const int64_t begin = task / shares * RankingScorer::kCandidates;
+          const int64_t count = std::min(RankingScorer::kCandidates, table.rows() - begin);
           const int64_t share = task % shares;
-          WEFT_RETURN_IF_ERROR(worker.SetCandidates(transform, table, begin, count));
+          WEFT_RETURN_IF_ERROR(worker.scorer->SetCandidates(query(tiles.front().begin), count,
+                                                            table.row(begin).data()));
           const Columns columns = Columns::Range(first_entity + begin, count);
           for (int64_t t = num_tiles * share / shares; t < num_tiles * (share + 1) / shares; ++t) {
             WEFT_RETURN_IF_ERROR(Score(tiles[t], columns, &worker));
@@ -309,10 +318,13 @@ class Ranker {
   }
 
   // Scores a tile's questions against the worker's candidates.
-  absl::Status Score(const QueryTile& tile, const Columns& columns, RankingWorker* worker) const {
-    worker->Score(tile.size(), ready_.data() + data(tile).ready);
+  absl::Status Score(const QueryTile& tile, const Columns& columns, Worker* worker) const {
+    worker->scores.resize(RankingScorer::kQueries * RankingScorer::kCandidates);
+    WEFT_RETURN_IF_ERROR(
+        worker->scorer->Score(std::span(queries_.queries()).subspan(tile.begin, tile.size()),
+                              ready_.data() + data(tile).ready, worker->scores.data()));
     for (int64_t i = 0; i < tile.size(); ++i) {
-      const float* const scores = worker->scores(i);
+      const float* const scores = worker->scores_of(i);
       const int64_t bad = FindNonFinite(scores, columns.count());
       if (bad == columns.count()) continue;
       const RankingQuery& q = query(tile.begin + i);
@@ -328,12 +340,16 @@ class Ranker {
   // as fit, and calls each(columns) when the worker holds the scores of these.
   template <typename Each>
   absl::Status ScoreListed(const QueryTile& tile, const FloatBlock& table, int64_t first_entity,
-                           std::span<const int64_t> listed, RankingWorker* worker,
-                           Each each) const {
-    WEFT_ASSIGN_OR_RETURN(const RowTransform transform, CandidateTransform(tile));
+                           std::span<const int64_t> listed, Worker* worker, Each each) const {
+    worker->rows.resize(RankingScorer::kCandidates * table.cols());
     while (!listed.empty()) {
-      const size_t n = std::min<size_t>(listed.size(), TileScorer::kCandidates);
-      WEFT_RETURN_IF_ERROR(worker->SetCandidates(transform, table, first_entity, listed.first(n)));
+      const size_t n = std::min<size_t>(listed.size(), RankingScorer::kCandidates);
+      float* to = worker->rows.data();
+      for (const int64_t entity : listed.first(n)) {
+        to = std::ranges::copy(table.row(entity - first_entity), to).out;
+      }
+      WEFT_RETURN_IF_ERROR(worker->scorer->SetCandidates(query(tile.begin), static_cast<int64_t>(n),
+                                                         worker->rows.data()));
       const Columns columns = Columns::List(listed.first(n));
       WEFT_RETURN_IF_ERROR(Score(tile, columns, worker));
       each(columns);
@@ -344,9 +360,9 @@ class Ranker {
 
   // Counts what the worker's scores say, and reports that it is done.
   void Count(const QueryTile& tile, const Columns& columns, int worker_id) {
-    RankingWorker& worker = workers_[worker_id];
+    Worker& worker = workers_[worker_id];
     for (int64_t i = 0; i < tile.size(); ++i) {
-      tally_.Count(tile.begin + i, columns, worker.scores(i), &worker.float_scratch);
+      tally_.Count(tile.begin + i, columns, worker.scores_of(i), &worker.known_scores);
     }
     if (!options_.progress) return;
     const int64_t scored = tile.size() * columns.count();
@@ -387,7 +403,7 @@ class Ranker {
   std::vector<QueryTile> tiles_;
   RankingTally tally_;
   std::vector<EdgeCounts> counts_;  // one an edge
-  std::vector<RankingWorker> workers_;
+  std::vector<Worker> workers_;
   std::set<PartitionKey> checked_;
   int64_t total_scores_ = 0;  // questions x candidates
   std::atomic<int64_t> scored_ = 0;

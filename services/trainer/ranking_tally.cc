@@ -2,7 +2,6 @@
 
 #include <atomic>
 
-#include "services/common/check.h"
 #include "services/trainer/kernels/rank_count.h"
 
 namespace weft {
@@ -42,11 +41,12 @@ void RankingTally::Count(int64_t query, const Columns& columns, const float* sco
     const float own = own_scores_[a];
     const RankCount all = CountAboveAndTies(scores, columns.count(), own);
     const RankCount known = CountAboveAndTies(scratch->data(), num_known, own);
+    // The answer itself, as it was counted: a tie, unless the scorer's bits depend on the tile.
     const int64_t self = columns.Find(queries_.answers()[a].entity);
-    WEFT_DCHECK(self < 0 || scores[self] == own);
+    const RankCount itself = self < 0 ? RankCount{} : CountAboveAndTies(scores + self, 1, own);
     Counts& counts = counts_[a];
-    AddShared(&counts.raw_above, all.above);
-    AddShared(&counts.raw_ties, all.ties - (self >= 0 ? 1 : 0));
+    AddShared(&counts.raw_above, all.above - itself.above);
+    AddShared(&counts.raw_ties, all.ties - itself.ties);
     AddShared(&counts.filtered_above, all.above - known.above);
     AddShared(&counts.filtered_ties, all.ties - known.ties);
   }

@@ -5,6 +5,7 @@
 #include <limits>
 #include <vector>
 
+#include "services/trainer/fused/fused_batch_step.h"
 #include "services/trainer/ranking.h"
 #include "tests/testing/status_matchers.h"
 #include "tests/trainer/evaluation_world.h"
@@ -88,6 +89,44 @@ TEST(RankEdgesTest, StaticRelationsRankTheRightTypeWithTheOperatorOnTheRight) {
   const World world = MakeStaticWorld(3);
 
   const auto counts = PartitionedWorld(world, 2).Rank(world, {.num_threads = 2});
+
+  ExpectSameCounts(counts.value(), RankByBruteForce(world));
+}
+
+RankingOptions ThroughBatchSteps(World* world, const BatchStepFactory& factory) {
+  RankingOptions options;
+  options.num_threads = 2;
+  options.make_scorer = [world, &factory] {
+    return BatchStepRankingScorer::Make(factory, world->spec, &world->parameters);
+  };
+  return options;
+}
+
+TEST(BatchStepRankingScorerTest, DynamicRelationsAgreeWithBruteForce) {
+  const FusedBatchStepFactory factory;
+  World world = MakeDynamicWorld(1, 1700, 5, 6, 150, Comparator::kDot, FillWithQuarters);
+
+  const auto counts = PartitionedWorld(world, 3).Rank(world, ThroughBatchSteps(&world, factory));
+
+  ExpectSameCounts(counts.value(), RankByBruteForce(world));
+}
+
+TEST(BatchStepRankingScorerTest, StaticRelationsAgreeWithBruteForce) {
+  const FusedBatchStepFactory factory;
+  World world = MakeStaticWorld(3);
+
+  const auto counts = PartitionedWorld(world, 2).Rank(world, ThroughBatchSteps(&world, factory));
+
+  ExpectSameCounts(counts.value(), RankByBruteForce(world));
+}
+
+TEST(BatchStepRankingScorerTest, TheConfigurationsOwnNegativesDoNotMatter) {
+  const FusedBatchStepFactory factory;
+  World world = MakeStaticWorld(4);
+  world.spec.relations[0].all_negs = true;
+  world.spec.disable_lhs_negs = true;
+
+  const auto counts = PartitionedWorld(world, 1).Rank(world, ThroughBatchSteps(&world, factory));
 
   ExpectSameCounts(counts.value(), RankByBruteForce(world));
 }
