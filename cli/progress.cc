@@ -78,7 +78,7 @@ std::string Remaining(const ProgressState& state) {
 std::string FormatCount(int64_t count) {
   std::string digits = absl::StrCat(count);
   const size_t first = count < 0 ? 1 : 0;
-  for (size_t i = digits.size(); i > first + 3; i -= 3) digits.insert(i - 3, ",");
+  for (size_t i = digits.size(); i > first + 3; i -= 3) digits.insert(i - 3, 1, ',');
   return digits;
 }
 
