@@ -53,6 +53,7 @@ int Run(int argc, char** argv) {
   Action action;
   AddConfigCommand(app, &action);
   AddImportCommand(app, &action);
+  AddExportCommand(app, &action);
   app.footer(AllExamples(app));
 
   const absl::Span<char* const> words(argv + std::min(argc, 1), std::max(argc - 1, 0));

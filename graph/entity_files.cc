@@ -1,9 +1,5 @@
 #include "graph/entity_files.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -11,13 +7,12 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "graph/output_file.h"
 #include "services/common/file_util.h"
 #include "services/common/status_macros.h"
 
 namespace weft {
 namespace {
-
-constexpr size_t kBufferBytes = size_t{1} << 20;
 
 std::string RelationCountPath(const std::string& entity_path) {
   return absl::StrCat(entity_path, "/dynamic_rel_count.txt");
@@ -101,51 +96,27 @@ bool AppendJsonString(std::string_view name, std::string* out) {
 
 class FileNamesWriter : public NamesWriter {
  public:
-  FileNamesWriter(std::string path, std::string aside, int fd)
-      : path_(std::move(path)), aside_(std::move(aside)), fd_(fd) {}
-  ~FileNamesWriter() override {
-    if (fd_ >= 0) close(fd_);
-    if (!aside_.empty()) unlink(aside_.c_str());
-  }
+  explicit FileNamesWriter(std::unique_ptr<OutputFile> file) : file_(std::move(file)) {}
 
   absl::Status Add(std::string_view name) override {
-    buffer_.append(count_ == 0 ? "[\n    " : ",\n    ");
-    if (!AppendJsonString(name, &buffer_)) {
+    std::string& out = file_->buffer();
+    out.append(count_ == 0 ? "[\n    " : ",\n    ");
+    if (!AppendJsonString(name, &out)) {
       return absl::InvalidArgumentError(
-          absl::StrCat(path_, ": name ", count_, " is not valid UTF-8"));
+          absl::StrCat(file_->path(), ": name ", count_, " is not valid UTF-8"));
     }
     ++count_;
-    return buffer_.size() < kBufferBytes ? absl::OkStatus() : Flush();
+    return file_->Flush();
   }
 
   absl::Status Finish() override {
-    buffer_.append(count_ == 0 ? "[]" : "\n]");
-    WEFT_RETURN_IF_ERROR(Flush());
-    if (fsync(fd_) != 0) return ErrnoStatus(errno, absl::StrCat("cannot sync ", path_));
-    close(std::exchange(fd_, -1));
-    WEFT_RETURN_IF_ERROR(RenameDurably(aside_, path_));
-    aside_.clear();
-    return absl::OkStatus();
+    file_->buffer().append(count_ == 0 ? "[]" : "\n]");
+    return file_->Finish();
   }
 
  private:
-  absl::Status Flush() {
-    std::string_view left = buffer_;
-    while (!left.empty()) {
-      const ssize_t n = write(fd_, left.data(), left.size());
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) return ErrnoStatus(errno, absl::StrCat("cannot write ", path_));
-      left.remove_prefix(static_cast<size_t>(n));
-    }
-    buffer_.clear();
-    return absl::OkStatus();
-  }
-
-  const std::string path_;
-  std::string aside_;
-  int fd_;
+  const std::unique_ptr<OutputFile> file_;
   int64_t count_ = 0;
-  std::string buffer_;
 };
 
 absl::Status WriteNames(const std::string& path, absl::Span<const std::string> names) {
@@ -259,10 +230,8 @@ absl::StatusOr<std::vector<std::string>> ReadRelationNames(const std::string& en
 }
 
 absl::StatusOr<std::unique_ptr<NamesWriter>> NamesWriter::Create(const std::string& path) {
-  std::string aside = absl::StrCat(path, ".tmp.", getpid());
-  const int fd = open(aside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd < 0) return ErrnoStatus(errno, absl::StrCat("cannot create ", aside));
-  return std::make_unique<FileNamesWriter>(path, std::move(aside), fd);
+  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<OutputFile> file, OutputFile::Create(path));
+  return std::make_unique<FileNamesWriter>(std::move(file));
 }
 
 }  // namespace weft

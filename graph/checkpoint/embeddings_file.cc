@@ -24,30 +24,15 @@ absl::Status AsDataLoss(const absl::Status& status) {
   return status;
 }
 
-absl::StatusOr<EmbeddingsShape> ShapeOf(const Hdf5Reader& file) {
-  const absl::StatusOr<std::vector<int64_t>> shape = file.Shape(kDataset);
-  if (!shape.ok()) return AsDataLoss(shape.status());
-  if (shape->size() != 2) {
-    return absl::DataLossError(absl::StrCat(file.path(), ": data set ", kDataset, " has ",
-                                            shape->size(), " dimensions, needs 2"));
-  }
-  // The caller will want as much memory.
-  if ((*shape)[0] * (*shape)[1] > file.size() / static_cast<int64_t>(sizeof(float))) {
-    return absl::DataLossError(
-        absl::StrCat(file.path(), ": data set ", kDataset, " is larger than its file"));
-  }
-  return EmbeddingsShape{(*shape)[0], (*shape)[1]};
-}
-
-absl::Status ReadVectors(const Hdf5Reader& file, FloatBlock* embeddings) {
-  WEFT_ASSIGN_OR_RETURN(const EmbeddingsShape shape, ShapeOf(file));
-  if (shape.count != embeddings->rows() || shape.dimension != embeddings->cols()) {
+absl::Status ReadVectors(const EmbeddingsReader& reader, const std::string& path,
+                         FloatBlock* embeddings) {
+  if (reader.count() != embeddings->rows() || reader.dimension() != embeddings->cols()) {
     return absl::FailedPreconditionError(
-        absl::StrCat(file.path(), ": holds ", shape.count, " entities of dimension ",
-                     shape.dimension, ", but ", embeddings->rows(), " of dimension ",
+        absl::StrCat(path, ": holds ", reader.count(), " entities of dimension ",
+                     reader.dimension(), ", but ", embeddings->rows(), " of dimension ",
                      embeddings->cols(), " are wanted; were entities or dimension changed?"));
   }
-  return AsDataLoss(file.ReadRows(kDataset, 0, shape.count, embeddings->span()));
+  return reader.Read(0, embeddings->span());
 }
 
 absl::Status ReadSums(const Hdf5Reader& file, FloatBlock* sums) {
@@ -82,8 +67,9 @@ absl::Status WriteEmbeddingsFile(const std::string& path, const EmbeddingPartiti
 }
 
 absl::Status ReadEmbeddingsFile(const std::string& path, EmbeddingPartition* partition) {
+  WEFT_ASSIGN_OR_RETURN(const EmbeddingsReader reader, EmbeddingsReader::Open(path));
+  WEFT_RETURN_IF_ERROR(ReadVectors(reader, path, &partition->embeddings));
   WEFT_ASSIGN_OR_RETURN(const Hdf5Reader file, OpenCheckpointFile(path));
-  WEFT_RETURN_IF_ERROR(ReadVectors(file, &partition->embeddings));
   return Annotate(AsDataLoss(ReadSums(file, &partition->adagrad_sums)), path);
 }
 
@@ -94,14 +80,33 @@ absl::StatusOr<EmbeddingPartition> ReadEmbeddingsFile(const std::string& path, i
   return partition;
 }
 
-absl::Status ReadEmbeddings(const std::string& path, FloatBlock* embeddings) {
-  WEFT_ASSIGN_OR_RETURN(const Hdf5Reader file, OpenCheckpointFile(path));
-  return ReadVectors(file, embeddings);
+absl::StatusOr<EmbeddingsShape> ReadEmbeddingsShape(const std::string& path) {
+  WEFT_ASSIGN_OR_RETURN(const EmbeddingsReader reader, EmbeddingsReader::Open(path));
+  return EmbeddingsShape{reader.count(), reader.dimension()};
 }
 
-absl::StatusOr<EmbeddingsShape> ReadEmbeddingsShape(const std::string& path) {
-  WEFT_ASSIGN_OR_RETURN(const Hdf5Reader file, OpenCheckpointFile(path));
-  return ShapeOf(file);
+absl::StatusOr<EmbeddingsReader> EmbeddingsReader::Open(const std::string& path) {
+  WEFT_ASSIGN_OR_RETURN(Hdf5Reader file, OpenCheckpointFile(path));
+  const absl::StatusOr<std::vector<int64_t>> shape = file.Shape(kDataset);
+  if (!shape.ok()) return AsDataLoss(shape.status());
+  if (shape->size() != 2) {
+    return absl::DataLossError(absl::StrCat(path, ": data set ", kDataset, " has ", shape->size(),
+                                            " dimensions, needs 2"));
+  }
+  const int64_t count = (*shape)[0];
+  const int64_t dimension = (*shape)[1];
+  // Who reads it will want as much memory.
+  if (count * dimension > file.size() / static_cast<int64_t>(sizeof(float))) {
+    return absl::DataLossError(
+        absl::StrCat(path, ": data set ", kDataset, " is larger than its file"));
+  }
+  return EmbeddingsReader(std::move(file), count, dimension);
+}
+
+absl::Status EmbeddingsReader::Read(int64_t begin, std::span<float> rows) const {
+  if (rows.empty()) return absl::OkStatus();
+  const auto count = static_cast<int64_t>(rows.size()) / dimension_;
+  return AsDataLoss(file_.ReadRows(kDataset, begin, count, rows));
 }
 
 }  // namespace weft

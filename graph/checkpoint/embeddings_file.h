@@ -7,11 +7,14 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "graph/checkpoint/checkpoint_metadata.h"
+#include "graph/hdf5_file.h"
 #include "services/common/embedding_partition.h"
 
 namespace weft {
@@ -29,13 +32,32 @@ absl::Status ReadEmbeddingsFile(const std::string& path, EmbeddingPartition* par
 // The same into a new partition of `count` x `dimension`.
 absl::StatusOr<EmbeddingPartition> ReadEmbeddingsFile(const std::string& path, int64_t count,
                                                       int64_t dimension);
-// The vectors alone, into a block of the shape that is wanted. Errors as above.
-absl::Status ReadEmbeddings(const std::string& path, FloatBlock* embeddings);
 
 struct EmbeddingsShape {
   int64_t count = 0;
   int64_t dimension = 0;
 };
 absl::StatusOr<EmbeddingsShape> ReadEmbeddingsShape(const std::string& path);
+
+// The vectors alone, piece by piece. Thread-safety: none.
+class EmbeddingsReader {
+ public:
+  // Errors: NotFound, DataLoss (damaged; names file and data set).
+  static absl::StatusOr<EmbeddingsReader> Open(const std::string& path);
+
+  int64_t count() const { return count_; }
+  int64_t dimension() const { return dimension_; }
+  // Reads whole rows from row `begin`; `rows` has a multiple of dimension() floats. Errors:
+  // DataLoss.
+  absl::Status Read(int64_t begin, std::span<float> rows) const;
+
+ private:
+  EmbeddingsReader(Hdf5Reader file, int64_t count, int64_t dimension)
+      : file_(std::move(file)), count_(count), dimension_(dimension) {}
+
+  Hdf5Reader file_;
+  int64_t count_;
+  int64_t dimension_;
+};
 
 }  // namespace weft

@@ -121,6 +121,13 @@ absl::Status AsDataLoss(const absl::Status& status) {
   return status;
 }
 
+absl::Status ReadAllValues(const Hdf5Reader& file, ParameterSet* parameters) {
+  for (Parameter& parameter : parameters->all()) {
+    WEFT_RETURN_IF_ERROR(AsDataLoss(ReadValues(file, &parameter)));
+  }
+  return CheckNoneUnknown(file, *parameters);
+}
+
 }  // namespace
 
 absl::Status WriteModelFile(const std::string& path, const ParameterSet& parameters, double lr,
@@ -144,11 +151,13 @@ absl::Status WriteModelFile(const std::string& path, const ParameterSet& paramet
 
 absl::Status ReadModelFile(const std::string& path, ParameterSet* parameters) {
   WEFT_ASSIGN_OR_RETURN(const Hdf5Reader file, OpenCheckpointFile(path));
-  for (Parameter& parameter : parameters->all()) {
-    WEFT_RETURN_IF_ERROR(AsDataLoss(ReadValues(file, &parameter)));
-  }
-  WEFT_RETURN_IF_ERROR(CheckNoneUnknown(file, *parameters));
+  WEFT_RETURN_IF_ERROR(ReadAllValues(file, parameters));
   return Annotate(AsDataLoss(ReadOptimizer(file, parameters)), path);
+}
+
+absl::Status ReadModelValues(const std::string& path, ParameterSet* parameters) {
+  WEFT_ASSIGN_OR_RETURN(const Hdf5Reader file, OpenCheckpointFile(path));
+  return ReadAllValues(file, parameters);
 }
 
 absl::StatusOr<ParameterSet> ReadModelFile(const std::string& path) {

@@ -24,6 +24,9 @@ absl::Status WriteModelFile(const std::string& path, const ParameterSet& paramet
 // another shape; names both).
 absl::Status ReadModelFile(const std::string& path, ParameterSet* parameters);
 
+// The same without the optimizer's state: sums and steps stay as they are.
+absl::Status ReadModelValues(const std::string& path, ParameterSet* parameters);
+
 // Every parameter of the file by its public name, whatever it holds, without sums; for export.
 absl::StatusOr<ParameterSet> ReadModelFile(const std::string& path);
 

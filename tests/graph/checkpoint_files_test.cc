@@ -68,9 +68,23 @@ TEST(EmbeddingsFileTest, ATableComesBackToTheBit) {
     ASSERT_THAT(read, IsOk());
     EXPECT_EQ(Floats(read->embeddings), Floats(written.embeddings));
     EXPECT_EQ(Floats(read->adagrad_sums), Floats(written.adagrad_sums));
-    EXPECT_EQ(ReadEmbeddingsShape(path)->count, count);
-    EXPECT_EQ(ReadEmbeddingsShape(path)->dimension, 7);
   }
+}
+
+TEST(EmbeddingsFileTest, ATableCanBeReadInPieces) {
+  const TempDir dir;
+  const std::string path = dir.File("x.h5");
+  const EmbeddingPartition written = RandomPartition(5, 3);
+  ASSERT_THAT(WriteEmbeddingsFile(path, written, 0.1, {}), IsOk());
+
+  const auto reader = EmbeddingsReader::Open(path);
+  ASSERT_THAT(reader, IsOk());
+  EXPECT_EQ(reader->count(), 5);
+  EXPECT_EQ(reader->dimension(), 3);
+  std::vector<float> rows(6);
+  ASSERT_THAT(reader->Read(2, rows), IsOk());
+  EXPECT_THAT(rows, ElementsAreArray(written.embeddings.span().subspan(6, 6)));
+  EXPECT_THAT(reader->Read(4, rows), StatusIs(absl::StatusCode::kDataLoss));
 }
 
 TEST(EmbeddingsFileTest, MetadataIsWhatPbgWrites) {

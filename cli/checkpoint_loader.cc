@@ -1,0 +1,295 @@
+#include "cli/checkpoint_loader.h"
+
+#include <algorithm>
+#include <bit>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "cli/reference_hook.h"
+#include "graph/checkpoint/checkpoint_dir.h"
+#include "graph/checkpoint/embeddings_file.h"
+#include "graph/checkpoint/model_file.h"
+#include "graph/entity_files.h"
+#include "services/common/file_util.h"
+#include "services/common/nearest_key.h"
+#include "services/common/status_macros.h"
+#include "services/trainer/model/model_parameters.h"
+
+namespace weft::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kPieceFloats = (int64_t{16} << 20) / sizeof(float);
+
+bool Exists(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(path, error);
+}
+
+// The configuration beside a checkpoint, in the folder itself or, for epoch_N, in the one above.
+absl::StatusOr<std::string> FindConfig(const fs::path& folder) {
+  for (const char* name : {"weft_config.json", "config.json"}) {
+    if (Exists(folder / name)) return (folder / name).string();
+  }
+  if (Exists(folder)) {
+    return absl::NotFoundError(absl::StrCat(
+        folder.string(), ": is no checkpoint (it holds neither weft_config.json nor config.json)"));
+  }
+  return absl::NotFoundError(absl::StrCat(folder.string(), ": no such file or folder"));
+}
+
+// The folder from which the run's relative paths led: FOLDER less the configuration's
+// checkpoint_path. Empty when they have nothing to do with each other.
+fs::path RunFolder(fs::path folder, const fs::path& checkpoint_path) {
+  std::error_code error;
+  folder = fs::canonical(folder, error);
+  if (error || checkpoint_path.is_absolute()) return {};
+  if (absl::StartsWith(folder.filename().string(), "epoch_")) folder = folder.parent_path();
+  const fs::path relative = checkpoint_path.lexically_normal();
+  std::vector<fs::path> parts;
+  for (const fs::path& part : relative) {
+    if (!part.empty() && part != ".") parts.push_back(part);
+  }
+  for (size_t i = parts.size(); i-- > 0;) {
+    if (folder.filename() != parts[i]) return {};
+    folder = folder.parent_path();
+  }
+  return folder;
+}
+
+bool HasEntities(const fs::path& folder, const RunConfig& config) {
+  return std::ranges::any_of(config.entities, [&](const EntityConfig& type) {
+    return Exists(EntityCountPath(folder.string(), type.name, 0)) ||
+           Exists(EntityNamesPath(folder.string(), type.name, 0));
+  });
+}
+
+// A value's exponent bits are all ones exactly when it is infinite or NaN.
+bool AllFinite(std::span<const float> values) {
+  constexpr size_t kGroup = 64;
+  constexpr uint32_t kExponent = 0x7F800000;
+  size_t i = 0;
+  for (; i + kGroup <= values.size(); i += kGroup) {
+    uint32_t bad = 0;
+    for (size_t k = 0; k < kGroup; ++k) {
+      bad |=
+          static_cast<uint32_t>((std::bit_cast<uint32_t>(values[i + k]) & kExponent) == kExponent);
+    }
+    if (bad != 0) return false;
+  }
+  return std::all_of(values.begin() + static_cast<ptrdiff_t>(i), values.end(),
+                     [](float x) { return (std::bit_cast<uint32_t>(x) & kExponent) != kExponent; });
+}
+
+constexpr char kGoBack[] =
+    "; the training diverged: go back to an earlier version, with a lower lr";
+
+}  // namespace
+
+absl::StatusOr<Checkpoint> Checkpoint::Open(const Options& options) {
+  Checkpoint checkpoint;
+  std::error_code error;
+  const bool is_config = fs::is_regular_file(options.path, error);
+  std::string config_path = options.path;
+  if (!is_config) {
+    WEFT_ASSIGN_OR_RETURN(config_path, FindConfig(options.path));
+  }
+  WEFT_ASSIGN_OR_RETURN(ConfigResult loaded,
+                        LoadRunConfig(config_path, options.overrides, ProgramConfigOptions()));
+  checkpoint.config_ = std::move(loaded.config);
+  checkpoint.warnings_ = std::move(loaded.warnings);
+  RunConfig& config = checkpoint.config_;
+
+  const std::string folder = is_config ? config.checkpoint_path : options.path;
+  if (!options.entity_path.empty()) {
+    config.entity_path = options.entity_path;
+  } else if (!is_config && !HasEntities(config.entity_path, config)) {
+    const fs::path run_folder = RunFolder(folder, config.checkpoint_path);
+    if (!run_folder.empty() && HasEntities(run_folder / config.entity_path, config)) {
+      config.entity_path = (run_folder / config.entity_path).string();
+    }
+  }
+  config.checkpoint_path = folder;
+
+  WEFT_RETURN_IF_ERROR(checkpoint.FindVersion());
+  WEFT_RETURN_IF_ERROR(checkpoint.CountEntities());
+  int64_t num_relations = 0;
+  if (config.dynamic_relations) {
+    WEFT_ASSIGN_OR_RETURN(num_relations, ReadRelationCount(config.entity_path));
+  }
+  WEFT_ASSIGN_OR_RETURN(checkpoint.spec_, MakeModelSpec(config, num_relations));
+  return checkpoint;
+}
+
+absl::Status Checkpoint::FindVersion() {
+  std::vector<CheckpointDir::EntityType> types;
+  for (size_t t = 0; t < config_.entities.size(); ++t) {
+    if (!IsTrained(static_cast<EntityTypeId>(t))) continue;
+    types.push_back({config_.entities[t].name, config_.entities[t].num_partitions});
+  }
+  std::string warning;
+  WEFT_ASSIGN_OR_RETURN(version_,
+                        CheckpointDir(config_.checkpoint_path, types).CommittedVersion(&warning));
+  if (!warning.empty()) warnings_.push_back(std::move(warning));
+  if (version_ > 0) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      config_.checkpoint_path, ": holds no trained version yet; run weft train first"));
+}
+
+absl::Status Checkpoint::CountEntities() {
+  for (size_t t = 0; t < config_.entities.size(); ++t) {
+    const EntityConfig& type = config_.entities[t];
+    std::vector<int64_t>& counts = entity_counts_.emplace_back();
+    for (PartitionId p = 0; p < type.num_partitions; ++p) {
+      const PartitionKey key{static_cast<EntityTypeId>(t), p};
+      if (!IsTrained(key.entity_type) && !Exists(EmbeddingsPath(key))) {
+        counts.push_back(0);
+        continue;
+      }
+      WEFT_ASSIGN_OR_RETURN(const EmbeddingsShape shape, ReadEmbeddingsShape(EmbeddingsPath(key)));
+      if (shape.dimension != config_.EntityDimension(key.entity_type)) {
+        return absl::FailedPreconditionError(absl::StrCat(
+            EmbeddingsPath(key), ": has dimension ", shape.dimension,
+            ", but the configuration says ", config_.EntityDimension(key.entity_type)));
+      }
+      const absl::StatusOr<int64_t> count = ReadEntityCount(config_.entity_path, type.name, p);
+      if (count.ok() && *count != shape.count) {
+        return absl::FailedPreconditionError(
+            absl::StrCat(EntityCountPath(config_.entity_path, type.name, p), " says ", *count,
+                         " entities, but ", EmbeddingsPath(key), " holds ", shape.count,
+                         "; were the data imported anew after the training?"));
+      }
+      counts.push_back(shape.count);
+    }
+  }
+  return absl::OkStatus();
+}
+
+bool Checkpoint::IsTrained(EntityTypeId type) const {
+  return config_.UsesEntityType(type, Side::kLhs) || config_.UsesEntityType(type, Side::kRhs);
+}
+
+std::string Checkpoint::EmbeddingsPath(PartitionKey key) const {
+  return CheckpointDir(config_.checkpoint_path, {})
+      .EmbeddingsPath(config_.entities[key.entity_type].name, key.partition, version_);
+}
+
+absl::Status Checkpoint::CheckFinite(PartitionKey key, int64_t first,
+                                     std::span<const float> rows) const {
+  if (AllFinite(rows)) return absl::OkStatus();
+  const auto bad = std::ranges::find_if(rows, [](float x) { return !AllFinite({&x, 1}); });
+  const int64_t row = first + (bad - rows.begin()) / config_.EntityDimension(key.entity_type);
+  return absl::DataLossError(absl::StrCat(EmbeddingsPath(key), ": row ", row, " holds ", *bad,
+                                          ", which is not a finite number", kGoBack));
+}
+
+absl::Status Checkpoint::VisitEmbeddings(
+    PartitionKey key,
+    const std::function<absl::Status(int64_t, std::span<const float>)>& visit) const {
+  WEFT_ASSIGN_OR_RETURN(const EmbeddingsReader reader, EmbeddingsReader::Open(EmbeddingsPath(key)));
+  const int64_t step =
+      std::max<int64_t>(1, kPieceFloats / std::max<int64_t>(1, reader.dimension()));
+  FloatBlock piece(std::min(step, reader.count()), reader.dimension());
+  for (int64_t first = 0; first < reader.count(); first += step) {
+    const int64_t count = std::min(step, reader.count() - first);
+    const std::span<float> rows =
+        piece.span().first(static_cast<size_t>(count * reader.dimension()));
+    WEFT_RETURN_IF_ERROR(reader.Read(first, rows));
+    WEFT_RETURN_IF_ERROR(CheckFinite(key, first, rows));
+    WEFT_RETURN_IF_ERROR(visit(first, rows));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<FloatBlock> Checkpoint::ReadEmbeddings(PartitionKey key) const {
+  WEFT_ASSIGN_OR_RETURN(const EmbeddingsReader reader, EmbeddingsReader::Open(EmbeddingsPath(key)));
+  FloatBlock block(reader.count(), reader.dimension());
+  WEFT_RETURN_IF_ERROR(reader.Read(0, block.span()));
+  WEFT_RETURN_IF_ERROR(CheckFinite(key, 0, block.span()));
+  return block;
+}
+
+absl::StatusOr<std::vector<float>> Checkpoint::ReadEmbedding(PartitionKey key,
+                                                             EntityOffset offset) const {
+  WEFT_ASSIGN_OR_RETURN(const EmbeddingsReader reader, EmbeddingsReader::Open(EmbeddingsPath(key)));
+  std::vector<float> row(static_cast<size_t>(reader.dimension()));
+  WEFT_RETURN_IF_ERROR(reader.Read(offset, row));
+  WEFT_RETURN_IF_ERROR(CheckFinite(key, offset, row));
+  return row;
+}
+
+absl::StatusOr<ParameterSet> Checkpoint::ReadParameters() const {
+  const std::string path = CheckpointDir(config_.checkpoint_path, {}).ModelPath(version_);
+  const bool custom = std::ranges::any_of(
+      spec_.relations, [](const RelationSpec& r) { return r.op == Operator::kCustom; });
+  ParameterSet parameters;
+  if (custom) {
+    WEFT_ASSIGN_OR_RETURN(parameters, ReadModelFile(path));
+  } else {
+    parameters = MakeInitialParameters(spec_);
+    WEFT_RETURN_IF_ERROR(ReadModelValues(path, &parameters));
+  }
+  for (const Parameter& parameter : parameters.all()) {
+    if (AllFinite(parameter.values.span())) continue;
+    return absl::DataLossError(absl::StrCat(path, ": parameter ", parameter.name,
+                                            " holds a value that is not a finite number", kGoBack));
+  }
+  return parameters;
+}
+
+absl::StatusOr<std::vector<std::string>> Checkpoint::EntityNames(PartitionKey key) const {
+  const std::string& type = config_.entities[key.entity_type].name;
+  absl::StatusOr<std::vector<std::string>> names =
+      ReadEntityNames(config_.entity_path, type, key.partition);
+  if (absl::IsNotFound(names.status())) {
+    return absl::NotFoundError(absl::StrCat(
+        "the names of the entities are not there (", names.status().message(),
+        "); weft import writes them into entity_path: name that folder with --entities"));
+  }
+  WEFT_RETURN_IF_ERROR(names.status());
+  const int64_t count = entity_counts_[key.entity_type][key.partition];
+  if (static_cast<int64_t>(names->size()) != count) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(EntityNamesPath(config_.entity_path, type, key.partition), ": has ",
+                     names->size(), " names, but the checkpoint has ", count, " entities"));
+  }
+  return names;
+}
+
+absl::StatusOr<std::vector<std::string>> Checkpoint::RelationNames() const {
+  std::vector<std::string> names;
+  if (!spec_.dynamic()) {
+    for (const RelationConfig& relation : config_.relations) names.push_back(relation.name);
+    return names;
+  }
+  absl::StatusOr<std::vector<std::string>> read = ReadRelationNames(config_.entity_path);
+  if (absl::IsNotFound(read.status())) {
+    return absl::NotFoundError(absl::StrCat(
+        "the names of the relations are not there (", read.status().message(),
+        "); weft import writes them into entity_path: name that folder with --entities"));
+  }
+  WEFT_RETURN_IF_ERROR(read.status());
+  if (static_cast<int64_t>(read->size()) != spec_.num_dynamic_relations) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(RelationNamesPath(config_.entity_path), ": has ", read->size(),
+                     " names, but there are ", spec_.num_dynamic_relations, " relations"));
+  }
+  return read;
+}
+
+absl::StatusOr<EntityTypeId> Checkpoint::FindEntityType(const std::string& name) const {
+  std::vector<std::string> names;
+  for (size_t t = 0; t < config_.entities.size(); ++t) {
+    if (config_.entities[t].name == name) return static_cast<EntityTypeId>(t);
+    names.push_back(config_.entities[t].name);
+  }
+  return absl::NotFoundError(
+      absl::StrCat("there is no entity type \"", name, "\"", Suggestion(name, names)));
+}
+
+}  // namespace weft::cli
