@@ -1,6 +1,7 @@
 #include "services/trainer/fused/all_pass.h"
 
 #include <algorithm>
+#include <cfloat>
 
 #include "services/trainer/kernels/loss_ops.h"
 #include "services/trainer/kernels/row_ops.h"
@@ -25,42 +26,40 @@ AllPass::Candidates AllPass::LoadTile(StepContext* context, const StepSide& side
   return candidates;
 }
 
-void AllPass::ScoreTile(StepContext* context, const StepSide& side, const PreparedRows& queries,
+void AllPass::ScoreTile(StepContext* context, const StepSide& side, const Queries& queries,
                         const Candidates& candidates) {
   const int64_t count = candidates.plain.rows.rows;
-  context->scoring.AllocateTile(queries.rows.rows, count, context->arena, &tile_);
-  context->scoring.ScoreColumns(queries, candidates.plain, 0, &tile_);
-  for (int64_t i = 0; i < queries.rows.rows; ++i) {
+  context->scoring.AllocateTile(count, queries.size(), context->arena, &tile_);
+  context->scoring.ScoreRows(candidates.plain, queries, 0, &tile_);
+  for (int64_t i = 0; i < queries.size(); ++i) {
     const int64_t own = side.positives[i] - candidates.first;
-    if (own >= 0 && own < count) tile_.scores.at(i, own) = kMaskedScore;
+    if (own >= 0 && own < count) tile_.scores.at(own, i) = kMaskedScore;
   }
-  PadTile(tile_.scores, kPadScore);
 }
 
 void AllPass::CopyScores(StepContext* context, const StepSide& side, int64_t first) {
   std::vector<float>& out =
       side.side == Side::kLhs ? context->scores->lhs_neg : context->scores->rhs_neg;
-  for (int64_t i = 0; i < tile_.scores.rows; ++i) {
-    std::copy_n(tile_.scores.row(i), tile_.scores.cols, out.begin() + i * side.table.count + first);
-  }
+  TransposeTile(tile_.scores,
+                {out.data() + first, tile_.scores.cols, tile_.scores.rows, side.table.count});
 }
 
-void AllPass::BackwardTile(StepContext* context, StepSide* side, const PreparedRows& queries,
+void AllPass::BackwardTile(StepContext* context, StepSide* side, const Queries& queries,
                            const Candidates& candidates, bool* queries_written,
                            const RowBlock& query_grads) {
   const Scoring& scoring = context->scoring;
   const int64_t count = candidates.plain.rows.rows;
   // The loss gave the candidates that are masked a weight of zero, but for rows that have no other.
-  for (int64_t i = 0; i < queries.rows.rows; ++i) {
+  for (int64_t i = 0; i < queries.size(); ++i) {
     const int64_t own = side->positives[i] - candidates.first;
-    if (own >= 0 && own < count) tile_.grads.at(i, own) = 0;
+    if (own >= 0 && own < count) tile_.grads.at(own, i) = 0;
   }
   scoring.BeginBackward(&tile_);
-  scoring.QueryGradients(tile_, queries, candidates.plain, *queries_written, query_grads);
+  scoring.QueryGradients(tile_, candidates.plain, queries, *queries_written, query_grads);
   *queries_written = true;
   const RowBlock grads = context->arena->Rows(count, context->dim);
-  scoring.CandidateGradients(tile_, queries, candidates.plain, 0, false, grads);
-  scoring.AddClosePairs(tile_, queries, candidates.plain, query_grads, grads);
+  scoring.CandidateGradients(tile_, candidates.plain, queries, 0, false, grads);
+  scoring.AddClosePairs(tile_, candidates.plain, queries, grads, query_grads);
   scoring.PrepareBackward(candidates.plain, grads);
   if (side->op != nullptr && !context->dynamic_operator) {
     context->operators->Backward(side->op, nullptr, candidates.input, grads);
@@ -82,12 +81,12 @@ void AllPass::Corrupt(StepContext* context, SideRows* candidates, SideRows* quer
   Arena* arena = context->arena;
   StepSide* side = candidates->side;
   const int64_t n = context->n;
-  const PreparedRows query = queries->queries();
+  const Queries query = context->scoring.MakeQueries(queries->queries(), arena);
   const LossFunction& loss = context->loss;
   float* pos = arena->Floats(n);
   float* pos_grad = arena->Floats(n);
   std::fill_n(pos_grad, n, 0.0f);
-  context->scoring.ScorePairs(query, candidates->positives(), pos);
+  context->scoring.ScorePairs(query.prepared, candidates->positives(), pos);
   if (context->scores != nullptr) {
     std::copy_n(
         pos, n,
@@ -97,21 +96,28 @@ void AllPass::Corrupt(StepContext* context, SideRows* candidates, SideRows* quer
   for (int64_t i = 0; i < n; ++i) side->loss[i] += pos[i] - pos[i];  // NaN unless finite
 
   if (side->kind == NegativeKind::kAll) {
-    // Softmax: the largest score and the sum of exponentials of each row, then their logarithm and
-    // the row's gradient.
+    const auto tile_of_loss = [&]() -> LossTile {
+      return {.scores = tile_.scores,
+              .grads = tile_.grads,
+              .pos = pos,
+              .weight = context->weights,
+              .pos_grad = pos_grad,
+              .loss = side->loss};
+    };
+    // Softmax: the largest score and the sum of exponentials of each query, then their logarithm
+    // and its gradient.
     float* largest = arena->Floats(n);
     float* sum = arena->Floats(n);
-    float* scratch = arena->Floats(3 * PaddedDim(n));
     const Arena::Mark mark = arena->mark();
     if (loss.needs_whole_rows()) {
-      std::fill_n(largest, n, kPadScore);
-      std::fill_n(sum, n, 0.0f);
+      std::fill_n(largest, PaddedDim(n), -FLT_MAX);
+      std::fill_n(sum, PaddedDim(n), 0.0f);
       for (int64_t first = 0; first < side->table.count; first += kTileCandidates) {
         ScoreTile(context, *side, query, LoadTile(context, *side, first));
         side->violators += SoftmaxAccumulate(tile_.scores, pos, largest, sum);
         arena->Release(mark);
       }
-      SoftmaxFinish(n, pos, context->weights, largest, sum, largest, sum, pos_grad, side->loss);
+      SoftmaxFinish(tile_of_loss(), largest, sum);
     }
     for (int64_t first = 0; first < side->table.count; first += kTileCandidates) {
       const Candidates tile = LoadTile(context, *side, first);
@@ -120,14 +126,7 @@ void AllPass::Corrupt(StepContext* context, SideRows* candidates, SideRows* quer
       if (loss.needs_whole_rows()) {
         SoftmaxGradient(tile_.scores, largest, sum, tile_.grads);
       } else {
-        side->violators += loss.Negatives({.scores = tile_.scores,
-                                           .grads = tile_.grads,
-                                           .pos = pos,
-                                           .weight = context->weights,
-                                           .pos_grad = pos_grad,
-                                           .row_loss = side->loss,
-                                           .scratch = scratch},
-                                          side->table.count);
+        side->violators += loss.Negatives(tile_of_loss(), side->table.count);
       }
       if (context->backward) {
         BackwardTile(context, side, query, tile, &queries->queries_written(),
@@ -140,7 +139,7 @@ void AllPass::Corrupt(StepContext* context, SideRows* candidates, SideRows* quer
   if (!context->backward) return;
   EnsureWritten(candidates);
   EnsureWritten(queries);
-  context->scoring.ScorePairsBackward(query, candidates->positives(), pos_grad,
+  context->scoring.ScorePairsBackward(query.prepared, candidates->positives(), pos_grad,
                                       queries->gradients_of_queries(),
                                       candidates->positive_grads());
 }

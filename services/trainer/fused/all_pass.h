@@ -32,10 +32,10 @@ class AllPass {
 
   void Corrupt(StepContext* context, SideRows* candidates, SideRows* queries);
   Candidates LoadTile(StepContext* context, const StepSide& side, int64_t first);
-  void ScoreTile(StepContext* context, const StepSide& side, const PreparedRows& queries,
+  void ScoreTile(StepContext* context, const StepSide& side, const Queries& queries,
                  const Candidates& candidates);
   void CopyScores(StepContext* context, const StepSide& side, int64_t first);
-  void BackwardTile(StepContext* context, StepSide* side, const PreparedRows& queries,
+  void BackwardTile(StepContext* context, StepSide* side, const Queries& queries,
                     const Candidates& candidates, bool* queries_written,
                     const RowBlock& query_grads);
 

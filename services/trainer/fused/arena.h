@@ -45,14 +45,16 @@ class Arena {
     used_ = mark.used;
   }
 
+  // With a row's and a column's worth of slack behind: rows may be read, and written, from their
+  // second column on as if they began there, and up to 3 rows beyond the last be read.
   RowBlock Rows(int64_t rows, int64_t dim) {
-    const int64_t stride = RowStride(dim);
-    return {Floats(rows * stride), rows, dim, stride};
+    const int64_t stride = RowStride(dim + 1);
+    return {Floats((rows + 3) * stride), rows, dim, stride};
   }
 
-  Tile Scores(int64_t rows, int64_t cols) {
-    const int64_t stride = RowStride(cols);
-    return {Floats(rows * stride), rows, cols, stride};
+  Tile Scores(int64_t candidates, int64_t queries) {
+    const int64_t stride = RowStride(queries);
+    return {Floats(candidates * stride), candidates, queries, stride};
   }
 
  private:

@@ -9,10 +9,10 @@ namespace weft {
 namespace {
 
 // The square part of a tile that scores a chunk's positives against each other.
-Tile BatchPart(const Tile& tile) { return {tile.data, tile.rows, tile.rows, tile.stride}; }
+Tile BatchPart(const Tile& tile) { return tile.Rows(0, tile.cols); }
 
 void SetDiagonal(const Tile& tile, float value) {
-  for (int64_t i = 0; i < tile.rows; ++i) tile.at(i, i) = value;
+  for (int64_t i = 0; i < tile.cols; ++i) tile.at(i, i) = value;
 }
 
 }  // namespace
@@ -22,31 +22,31 @@ void ChunkPass::Begin(StepContext* context, SideRows* candidates, SideRows* quer
   const int64_t m = candidates->num_positives;
   d->candidates_side = candidates;
   d->queries_side = queries;
-  d->queries = queries->queries();
+  d->queries = context->scoring.MakeQueries(queries->queries(), context->arena);
   d->batch = side.batch_negatives();
   d->candidates = d->batch ? candidates->plain : candidates->negatives();
   d->num_negatives = (d->batch ? context->chunk_size : 0) + side.num_uniform;
   d->pos = context->arena->Floats(m);
   d->pos_grad = context->arena->Floats(m);
   std::fill_n(d->pos_grad, m, 0.0f);
-  context->scoring.AllocateTile(m, d->candidates.rows.rows, context->arena, &d->tile);
+  context->scoring.AllocateTile(d->candidates.rows.rows, m, context->arena, &d->tile);
 }
 
 void ChunkPass::Forward(StepContext* context, Direction* d) {
   const Scoring& scoring = context->scoring;
-  if (d->candidates.rows.rows > 0) scoring.ScoreColumns(d->queries, d->candidates, 0, &d->tile);
+  if (d->candidates.rows.rows > 0) scoring.ScoreRows(d->candidates, d->queries, 0, &d->tile);
   if (d->batch) {
-    for (int64_t i = 0; i < d->queries.rows.rows; ++i) d->pos[i] = d->tile.scores.at(i, i);
+    for (int64_t i = 0; i < d->queries.size(); ++i) d->pos[i] = d->tile.scores.at(i, i);
   } else {
-    scoring.ScorePairs(d->queries, d->candidates_side->positives(), d->pos);
+    scoring.ScorePairs(d->queries.prepared, d->candidates_side->positives(), d->pos);
   }
 }
 
 void ChunkPass::ForwardTransposed(StepContext* context, Direction* lhs, Direction* rhs) {
   Forward(context, rhs);
-  const int64_t m = rhs->queries.rows.rows;
+  const int64_t m = rhs->queries.size();
   if (lhs->candidates.rows.rows > m) {
-    context->scoring.ScoreColumns(lhs->queries, lhs->candidates_side->negatives(), m, &lhs->tile);
+    context->scoring.ScoreRows(lhs->candidates_side->negatives(), lhs->queries, m, &lhs->tile);
   }
   TransposeTile(BatchPart(rhs->tile.scores), BatchPart(lhs->tile.scores));
   if (rhs->tile.distances.data != nullptr) {
@@ -58,7 +58,7 @@ void ChunkPass::ForwardTransposed(StepContext* context, Direction* lhs, Directio
 void ChunkPass::Lose(StepContext* context, Direction* d) {
   StepSide& side = *d->candidates_side->side;
   const int64_t first = d->candidates_side->first_edge;
-  const int64_t m = d->queries.rows.rows;
+  const int64_t m = d->queries.size();
   const float* weights = context->weights + first;
   context->loss.Positives(m, d->pos, weights, d->pos_grad, side.loss + first);
   if (d->num_negatives == 0) {
@@ -67,30 +67,29 @@ void ChunkPass::Lose(StepContext* context, Direction* d) {
     return;
   }
   if (d->batch) SetDiagonal(BatchPart(d->tile.scores), kMaskedScore);
-  PadTile(d->tile.scores, kPadScore);
   if (context->scores != nullptr) CopyScores(context, *d);
-  const LossTile tile{.scores = d->tile.scores,
-                      .grads = d->tile.grads,
-                      .pos = d->pos,
-                      .weight = weights,
-                      .pos_grad = d->pos_grad,
-                      .row_loss = side.loss + first,
-                      .scratch = context->arena->Floats(3 * PaddedDim(m))};
-  side.violators += context->loss.Negatives(tile, d->num_negatives);
+  side.violators += context->loss.Negatives({.scores = d->tile.scores,
+                                             .grads = d->tile.grads,
+                                             .pos = d->pos,
+                                             .weight = weights,
+                                             .pos_grad = d->pos_grad,
+                                             .loss = side.loss + first},
+                                            d->num_negatives);
 }
 
 void ChunkPass::CopyScores(StepContext* context, const Direction& d) {
   const Side side = d.candidates_side->side->side;
   std::vector<float>& out =
       side == Side::kLhs ? context->scores->lhs_neg : context->scores->rhs_neg;
-  const int64_t m = d.queries.rows.rows;
+  const int64_t m = d.queries.size();
   const int64_t from_batch = d.batch ? m : 0;
-  for (int64_t i = 0; i < m; ++i) {
-    float* to = out.data() + (d.candidates_side->first_edge + i) * d.num_negatives;
-    const float* from = d.tile.scores.row(i);
-    to = std::copy_n(from, from_batch, to);
-    if (d.batch) to = std::fill_n(to, context->chunk_size - m, kMaskedScore);
-    std::copy_n(from + from_batch, d.candidates.rows.rows - from_batch, to);
+  const int64_t uniform = d.tile.scores.rows - from_batch;
+  float* to = out.data() + d.candidates_side->first_edge * d.num_negatives;
+  TransposeTile(d.tile.scores.Rows(0, from_batch), {to, m, from_batch, d.num_negatives});
+  TransposeTile(d.tile.scores.Rows(from_batch, uniform),
+                {to + d.num_negatives - uniform, m, uniform, d.num_negatives});
+  for (int64_t i = 0; d.batch && i < m; ++i) {
+    std::fill_n(to + i * d.num_negatives + m, context->chunk_size - m, kMaskedScore);
   }
 }
 
@@ -101,33 +100,40 @@ void ChunkPass::Backward(StepContext* context, Direction* d) {
   const RowBlock query_grads = queries->gradients_of_queries();
   if (d->num_negatives > 0) {
     if (d->batch) {
-      for (int64_t i = 0; i < d->queries.rows.rows; ++i) d->tile.grads.at(i, i) = d->pos_grad[i];
+      for (int64_t i = 0; i < d->queries.size(); ++i) d->tile.grads.at(i, i) = d->pos_grad[i];
     }
     scoring.BeginBackward(&d->tile);
-    scoring.QueryGradients(d->tile, d->queries, d->candidates, queries->queries_written(),
+    scoring.QueryGradients(d->tile, d->candidates, d->queries, queries->queries_written(),
                            query_grads);
     queries->queries_written() = true;
-    const int64_t m = d->batch ? candidates->num_positives : 0;
-    if (d->batch) {
-      scoring.CandidateGradients(d->tile, d->queries, candidates->positives(), 0,
-                                 candidates->written, candidates->positive_grads());
+    RowBlock candidate_grads = candidates->negative_grads();
+    if (d->batch && !candidates->written) {
+      candidate_grads = candidates->grads;
       candidates->written = true;
+      scoring.CandidateGradients(d->tile, candidates->plain, d->queries, 0, false, candidate_grads);
+    } else if (d->batch) {
+      candidate_grads = candidates->grads;
+      const int64_t m = candidates->num_positives;
+      scoring.CandidateGradients(d->tile, candidates->positives(), d->queries, 0, true,
+                                 candidates->positive_grads());
+      scoring.CandidateGradients(d->tile, candidates->negatives(), d->queries, m, false,
+                                 candidates->negative_grads());
+    } else {
+      scoring.CandidateGradients(d->tile, candidates->negatives(), d->queries, 0, false,
+                                 candidate_grads);
     }
-    scoring.CandidateGradients(d->tile, d->queries, candidates->negatives(), m, false,
-                               candidates->negative_grads());
-    scoring.AddClosePairs(d->tile, d->queries, d->candidates, query_grads,
-                          d->batch ? candidates->grads : candidates->negative_grads());
+    scoring.AddClosePairs(d->tile, d->candidates, d->queries, candidate_grads, query_grads);
   }
   if (d->batch) return;
   EnsureWritten(candidates);
   EnsureWritten(queries);
-  scoring.ScorePairsBackward(d->queries, candidates->positives(), d->pos_grad, query_grads,
+  scoring.ScorePairsBackward(d->queries.prepared, candidates->positives(), d->pos_grad, query_grads,
                              candidates->positive_grads());
 }
 
 void ChunkPass::BackwardTransposed(StepContext* context, Direction* lhs, Direction* rhs) {
   const Scoring& scoring = context->scoring;
-  const int64_t m = rhs->queries.rows.rows;
+  const int64_t m = rhs->queries.size();
   ScoredTile& left = lhs->tile;
   ScoredTile& right = rhs->tile;
   for (int64_t i = 0; i < m; ++i) {
@@ -136,8 +142,8 @@ void ChunkPass::BackwardTransposed(StepContext* context, Direction* lhs, Directi
   }
   AddTransposed(BatchPart(right.grads), BatchPart(left.grads));
   for (const TilePair& pair : right.close) {
-    if (pair.j >= m) continue;
-    left.close.push_back({pair.j, pair.i});
+    if (pair.row >= m) continue;
+    left.close.push_back({pair.col, pair.row});
     ++left.num_mirrored;
   }
   scoring.BeginBackward(&right);
@@ -145,16 +151,16 @@ void ChunkPass::BackwardTransposed(StepContext* context, Direction* lhs, Directi
 
   SideRows* lhs_rows = lhs->candidates_side;
   SideRows* rhs_rows = rhs->candidates_side;
-  scoring.QueryGradients(right, rhs->queries, rhs->candidates, false, lhs_rows->positive_grads());
-  scoring.QueryGradients(left, lhs->queries, lhs->candidates, false, rhs_rows->positive_grads());
-  scoring.CandidateGradients(right, rhs->queries, rhs_rows->negatives(), m, false,
+  scoring.QueryGradients(right, rhs->candidates, rhs->queries, false, lhs_rows->positive_grads());
+  scoring.QueryGradients(left, lhs->candidates, lhs->queries, false, rhs_rows->positive_grads());
+  scoring.CandidateGradients(right, rhs_rows->negatives(), rhs->queries, m, false,
                              rhs_rows->negative_grads());
-  scoring.CandidateGradients(left, lhs->queries, lhs_rows->negatives(), m, false,
+  scoring.CandidateGradients(left, lhs_rows->negatives(), lhs->queries, m, false,
                              lhs_rows->negative_grads());
-  scoring.AddClosePairs(right, rhs->queries, rhs->candidates, lhs_rows->positive_grads(),
-                        rhs_rows->grads);
-  scoring.AddClosePairs(left, lhs->queries, lhs->candidates, rhs_rows->positive_grads(),
-                        lhs_rows->grads);
+  scoring.AddClosePairs(right, rhs->candidates, rhs->queries, rhs_rows->grads,
+                        lhs_rows->positive_grads());
+  scoring.AddClosePairs(left, lhs->candidates, lhs->queries, lhs_rows->grads,
+                        rhs_rows->positive_grads());
   lhs_rows->written = rhs_rows->written = true;
 }
 

@@ -28,7 +28,7 @@ class ChunkPass {
   struct Direction {
     SideRows* candidates_side = nullptr;
     SideRows* queries_side = nullptr;
-    PreparedRows queries;
+    Queries queries;
     PreparedRows candidates;    // with batch negatives, the positives first
     int64_t num_negatives = 0;  // with padding in the last chunk
     bool batch = false;

@@ -264,8 +264,7 @@ absl::StatusOr<BatchStats> FusedBatchStep::Run(const EdgeBatch& batch,
   parameters_.Begin();
   relation_ = spec_.dynamic() ? 0 : batch.rel[0];
   rels_ = batch.rel;
-  StepContext& c =
-      context_.emplace(Scoring(spec_.comparator, spec_.bias, &gemm_), LossFunction(spec_));
+  StepContext& c = context_.emplace(Scoring(spec_.comparator, spec_.bias), LossFunction(spec_));
   c.operators = &operators_;
   c.arena = &arena_;
   c.rows = &rows_;

@@ -17,11 +17,11 @@ class LossFunction {
 
   // One side's positives, without their negatives.
   void Positives(int64_t n, const float* pos, const float* weight, float* pos_grad,
-                 float* row_loss) const {
-    if (kind_ == Loss::kLogistic) LogisticPositives(n, pos, weight, pos_grad, row_loss);
+                 float* loss) const {
+    if (kind_ == Loss::kLogistic) LogisticPositives(n, pos, weight, pos_grad, loss);
   }
 
-  // All negatives of a tile's rows; `num_neg` counts masked and padding ones as well. Returns the
+  // All negatives of a tile; `num_neg` counts masked and padding ones as well. Returns the
   // violators.
   int64_t Negatives(const LossTile& tile, int64_t num_neg) const {
     switch (kind_) {

@@ -170,31 +170,29 @@ void RowTransform::Apply(int64_t rows, const float* in, int64_t in_stride, float
 }
 
 struct TileScorer::Impl {
-  Gemm gemm;
   Arena arena;
   Scoring scoring;
   PreparedRows queries;
   PreparedRows candidates;
+  // The candidates stand where a step has its queries: a tile is [queries, candidates] here.
+  Queries columns;
   int64_t num_candidates = 0;
   ScoredTile tile;
 
-  Impl(const ModelSpec& spec, int64_t dimension) : scoring(Ready(spec), spec.bias, &gemm) {
+  Impl(const ModelSpec& spec, int64_t dimension) : scoring(Ready(spec), spec.bias) {
     queries = scoring.Allocate(arena.Rows(kQueries, dimension), &arena);
     candidates = scoring.Allocate(arena.Rows(kCandidates, dimension), &arena);
+    scoring.AllocateTile(kQueries, kCandidates, &arena, &tile);
   }
   // Ready rows are normalized already.
   static Comparator Ready(const ModelSpec& spec) {
     return spec.comparator == Comparator::kCos ? Comparator::kDot : spec.comparator;
   }
   void Load(int64_t count, const float* rows, int64_t stride, const PreparedRows& to) {
-    for (int64_t i = 0; i < to.rows.rows; ++i) {
-      if (i < count) {
-        CopyPadded(rows + i * stride, to.rows.dim, to.rows.row(i));
-      } else {
-        std::fill_n(to.rows.row(i), PaddedDim(to.rows.dim), 0.0f);
-      }
+    for (int64_t i = 0; i < count; ++i) {
+      CopyPadded(rows + i * stride, to.rows.dim, to.rows.row(i));
     }
-    scoring.Prepare(to);
+    scoring.Prepare(to.Slice(0, count));
   }
 };
 
@@ -211,21 +209,21 @@ absl::StatusOr<TileScorer> TileScorer::Make(const ModelSpec& spec, int64_t dimen
 
 void TileScorer::SetCandidates(int64_t count, const float* rows, int64_t stride) {
   WEFT_CHECK(count >= 0 && count <= kCandidates);
-  impl_->num_candidates = count;
-  impl_->Load(count, rows, stride, impl_->candidates);
+  Impl& impl = *impl_;
+  impl.num_candidates = count;
+  impl.Load(count, rows, stride, impl.candidates);
+  const Arena::Mark mark = impl.arena.mark();
+  impl.columns = impl.scoring.MakeQueries(impl.candidates.Slice(0, count), &impl.arena);
+  impl.arena.Release(mark);  // the next candidates may have the same space
 }
 
 void TileScorer::Score(int64_t count, const float* queries, int64_t stride, float* scores) {
   WEFT_CHECK(count >= 0 && count <= kQueries);
-  UseOneOpenMpThread();
-  impl_->Load(count, queries, stride, impl_->queries);
-  ScoredTile& tile = impl_->tile;
-  tile.scores = {scores, kQueries, kCandidates, kCandidates};
-  tile.close.clear();
-  // Always the whole tile, so that a score has the same bits wherever it stands.
-  impl_->scoring.MultiplyColumns(impl_->queries, impl_->candidates, 0, &tile);
-  impl_->scoring.FinishColumns(impl_->queries.Slice(0, count),
-                               impl_->candidates.Slice(0, impl_->num_candidates), 0, &tile);
+  Impl& impl = *impl_;
+  impl.Load(count, queries, stride, impl.queries);
+  impl.tile.scores = {scores, count, impl.num_candidates, kCandidates};
+  impl.tile.close.clear();
+  impl.scoring.ScoreRows(impl.queries.Slice(0, count), impl.columns, 0, &impl.tile);
 }
 
 }  // namespace weft

@@ -71,58 +71,63 @@ void Scoring::ScorePairsBackward(const PreparedRows& a, const PreparedRows& b,
   }
 }
 
-void Scoring::AllocateTile(int64_t queries, int64_t candidates, Arena* arena,
+Queries Scoring::MakeQueries(const PreparedRows& rows, Arena* arena) const {
+  Queries queries{.prepared = rows, .transposed = nullptr, .stride = RowStride(rows.rows.rows)};
+  RowBlock compared = rows.rows;
+  compared.data += skip_;
+  compared.dim -= skip_;
+  queries.transposed = arena->Floats(PaddedDim(compared.dim) * queries.stride);
+  TransposeRows(compared, queries.transposed, queries.stride);
+  return queries;
+}
+
+void Scoring::AllocateTile(int64_t candidates, int64_t queries, Arena* arena,
                            ScoredTile* tile) const {
-  tile->scores = arena->Scores(queries, candidates);
+  tile->scores = arena->Scores(candidates, queries);
   tile->grads = tile->scores;
-  if (comparator_ == Comparator::kL2) tile->distances = arena->Scores(queries, candidates);
+  if (comparator_ == Comparator::kL2) tile->distances = arena->Scores(candidates, queries);
   if (bias()) {
-    tile->row_sums = arena->Floats(queries);
-    tile->column_sums = arena->Floats(candidates);
+    tile->row_sums = arena->Floats(candidates);
+    tile->column_sums = arena->Floats(queries);
   }
   if (distance()) {
-    tile->row_weights = arena->Floats(queries);
-    tile->column_weights = arena->Floats(candidates);
+    tile->row_weights = arena->Floats(candidates);
+    tile->column_weights = arena->Floats(queries);
   }
   tile->close.clear();
   tile->num_mirrored = 0;
 }
 
-void Scoring::ScoreColumns(const PreparedRows& a, const PreparedRows& b, int64_t column,
-                           ScoredTile* tile) const {
-  MultiplyColumns(a, b, column, tile);
-  FinishColumns(a, b, column, tile);
-}
-
-void Scoring::MultiplyColumns(const PreparedRows& a, const PreparedRows& b, int64_t column,
-                              ScoredTile* tile) const {
-  gemm_->Multiply({.transpose_b = true,
-                   .m = a.rows.rows,
-                   .n = b.rows.rows,
-                   .k = a.rows.dim - skip_,
-                   .a_stride = a.rows.stride,
-                   .b_stride = b.rows.stride,
-                   .c_stride = tile->scores.stride},
-                  a.rows.data + skip_, b.rows.data + skip_, tile->scores.data + column);
-}
-
-void Scoring::FinishColumns(const PreparedRows& a, const PreparedRows& b, int64_t column,
-                            ScoredTile* tile) const {
-  const Tile scores{tile->scores.data + column, a.rows.rows, b.rows.rows, tile->scores.stride};
+void Scoring::ScoreRows(const PreparedRows& candidates, const Queries& queries, int64_t first,
+                        ScoredTile* tile) const {
+  const RowBlock& rows = candidates.rows;
+  const Tile scores = tile->scores.Rows(first, rows.rows);
+  MultiplyBlocks({.m = rows.rows,
+                  .n = queries.size(),
+                  .k = rows.dim - skip_,
+                  .a = rows.data + skip_,
+                  .a_row = rows.stride,
+                  .a_col = 1,
+                  .b = queries.transposed,
+                  .b_stride = queries.stride,
+                  .c = scores.data,
+                  .c_stride = scores.stride,
+                  .prefetch = prefetch_});
+  const PreparedRows& prepared = queries.prepared;
   if (distance()) {
     const size_t before = tile->close.size();
-    FinishDistances(a.rows, b.rows, skip_, a.norms, b.norms, comparator_ == Comparator::kSquaredL2,
-                    scores, &tile->close);
+    FinishDistances(rows, prepared.rows, skip_, candidates.norms, prepared.norms,
+                    comparator_ == Comparator::kSquaredL2, scores, &tile->close);
     for (size_t p = before; p < tile->close.size(); ++p) {
-      tile->close[p].j += static_cast<int32_t>(column);
+      tile->close[p].row += static_cast<int32_t>(first);
     }
   }
-  if (tile->distances.data != nullptr) {
-    for (int64_t i = 0; i < scores.rows; ++i) {
-      std::copy_n(scores.row(i), scores.cols, tile->distances.row(i) + column);
+  if (comparator_ == Comparator::kL2) {
+    for (int64_t j = 0; j < scores.rows; ++j) {
+      std::copy_n(scores.row(j), scores.cols, tile->distances.row(first + j));
     }
   }
-  if (bias()) AddBiases(a.rows, b.biases, scores);
+  if (bias()) AddBiases(candidates.biases, prepared.biases, scores);
 }
 
 void Scoring::BeginBackward(ScoredTile* tile) const {
@@ -134,7 +139,7 @@ void Scoring::BeginBackward(ScoredTile* tile) const {
   DistanceWeights(tile->distances, comparator_ == Comparator::kSquaredL2, tile->grads);
   tile->close_weights.clear();
   for (const TilePair& pair : tile->close) {
-    float& weight = tile->grads.at(pair.i, pair.j);
+    float& weight = tile->grads.at(pair.row, pair.col);
     tile->close_weights.push_back(weight);
     weight = 0;
   }
@@ -142,56 +147,69 @@ void Scoring::BeginBackward(ScoredTile* tile) const {
   TileColumnSums(tile->grads, tile->column_weights);
 }
 
-void Scoring::QueryGradients(const ScoredTile& tile, const PreparedRows& a, const PreparedRows& b,
-                             bool accumulate, const RowBlock& grads) const {
-  const float* sums = tile.row_sums;
-  if (bias()) {
-    for (int64_t i = 0; i < grads.rows; ++i) {
-      grads.row(i)[0] = sums[i] + (accumulate ? grads.row(i)[0] : 0);
-    }
+namespace {
+
+// The gradients of the biases, which are coordinate 0 of the rows.
+void SetBiasGradients(const float* sums, bool accumulate, const RowBlock& grads) {
+  for (int64_t i = 0; i < grads.rows; ++i) {
+    grads.row(i)[0] = sums[i] + (accumulate ? grads.row(i)[0] : 0);
   }
-  gemm_->Multiply({.m = grads.rows,
-                   .n = grads.dim - skip_,
-                   .k = b.rows.rows,
-                   .a_stride = tile.grads.stride,
-                   .b_stride = b.rows.stride,
-                   .c_stride = grads.stride,
-                   .accumulate = accumulate},
-                  tile.grads.data, b.rows.data + skip_, grads.data + skip_);
-  if (distance()) SubtractScaledRows(a.rows, tile.row_weights, skip_, grads);
 }
 
-void Scoring::CandidateGradients(const ScoredTile& tile, const PreparedRows& a,
-                                 const PreparedRows& b, int64_t column, bool accumulate,
+}  // namespace
+
+void Scoring::QueryGradients(const ScoredTile& tile, const PreparedRows& candidates,
+                             const Queries& queries, bool accumulate, const RowBlock& grads) const {
+  if (bias()) SetBiasGradients(tile.column_sums, accumulate, grads);
+  MultiplyBlocks({.m = grads.rows,
+                  .n = grads.dim - skip_,
+                  .k = candidates.rows.rows,
+                  .a = tile.grads.data,
+                  .a_row = 1,
+                  .a_col = tile.grads.stride,
+                  .b = candidates.rows.data + skip_,
+                  .b_stride = candidates.rows.stride,
+                  .c = grads.data + skip_,
+                  .c_stride = grads.stride,
+                  .accumulate = accumulate,
+                  .prefetch = prefetch_});
+  if (distance()) SubtractScaledRows(queries.prepared.rows, tile.column_weights, skip_, grads);
+}
+
+void Scoring::CandidateGradients(const ScoredTile& tile, const PreparedRows& candidates,
+                                 const Queries& queries, int64_t first, bool accumulate,
                                  const RowBlock& grads) const {
-  if (bias()) {
-    const float* sums = tile.column_sums + column;
-    for (int64_t j = 0; j < grads.rows; ++j) {
-      grads.row(j)[0] = sums[j] + (accumulate ? grads.row(j)[0] : 0);
-    }
-  }
-  gemm_->Multiply({.transpose_a = true,
-                   .m = grads.rows,
-                   .n = grads.dim - skip_,
-                   .k = a.rows.rows,
-                   .a_stride = tile.grads.stride,
-                   .b_stride = a.rows.stride,
-                   .c_stride = grads.stride,
-                   .accumulate = accumulate},
-                  tile.grads.data + column, a.rows.data + skip_, grads.data + skip_);
-  if (distance()) SubtractScaledRows(b.rows, tile.column_weights + column, skip_, grads);
+  if (bias()) SetBiasGradients(tile.row_sums + first, accumulate, grads);
+  const RowBlock& rows = queries.prepared.rows;
+  MultiplyBlocks({.m = grads.rows,
+                  .n = grads.dim - skip_,
+                  .k = rows.rows,
+                  .a = tile.grads.row(first),
+                  .a_row = tile.grads.stride,
+                  .a_col = 1,
+                  .b = rows.data + skip_,
+                  .b_stride = rows.stride,
+                  .c = grads.data + skip_,
+                  .c_stride = grads.stride,
+                  .accumulate = accumulate,
+                  .prefetch = prefetch_});
+  if (distance()) SubtractScaledRows(candidates.rows, tile.row_weights + first, skip_, grads);
 }
 
-void Scoring::AddClosePairs(const ScoredTile& tile, const PreparedRows& a, const PreparedRows& b,
-                            const RowBlock& a_grads, const RowBlock& b_grads) const {
+void Scoring::AddClosePairs(const ScoredTile& tile, const PreparedRows& candidates,
+                            const Queries& queries, const RowBlock& candidate_grads,
+                            const RowBlock& query_grads) const {
   if (!distance()) return;
   const size_t own = tile.close.size() - static_cast<size_t>(tile.num_mirrored);
   for (size_t p = 0; p < own; ++p) {
-    const auto [i, j] = tile.close[p];
+    const auto [j, i] = tile.close[p];
     const float weight = tile.close_weights[p];
     if (weight == 0) continue;
-    AddScaledDifference(b.rows.row(j), a.rows.row(i), weight, a.rows.dim, skip_, a_grads.row(i));
-    AddScaledDifference(a.rows.row(i), b.rows.row(j), weight, a.rows.dim, skip_, b_grads.row(j));
+    const float* candidate = candidates.rows.row(j);
+    const float* query = queries.prepared.rows.row(i);
+    const int64_t dim = candidates.rows.dim;
+    AddScaledDifference(candidate, query, weight, dim, skip_, query_grads.row(i));
+    AddScaledDifference(query, candidate, weight, dim, skip_, candidate_grads.row(j));
   }
 }
 

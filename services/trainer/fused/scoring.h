@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "services/trainer/fused/arena.h"
-#include "services/trainer/kernels/gemm.h"
+#include "services/trainer/kernels/block_gemm.h"
 #include "services/trainer/kernels/row_block.h"
 #include "services/trainer/kernels/tile_ops.h"
 #include "services/trainer/model/model_spec.h"
@@ -32,26 +32,35 @@ struct PreparedRows {
   }
 };
 
-// A tile of scores of queries against candidates, and later their gradients.
+// Rows that candidates are scored against, and the same transposed, as a matrix product wants them.
+struct Queries {
+  PreparedRows prepared;
+  float* transposed = nullptr;  // [dim - skip, rows]
+  int64_t stride = 0;
+
+  int64_t size() const { return prepared.rows.rows; }
+};
+
+// Scores of candidates against queries, and later their gradients.
 struct ScoredTile {
-  Tile scores;
-  Tile grads;                   // what the loss gives; may be `scores` itself except for distances
+  Tile scores;                  // [candidates, queries]
+  Tile grads;                   // what the loss gives; the same tile
   Tile distances;               // l2: scores without the bias
   std::vector<TilePair> close;  // l2, squared_l2
   std::vector<float> close_weights;
   // The last of `close` are another tile's, seen from its other side: only kept out of the sums.
   int64_t num_mirrored = 0;
-  float* row_sums = nullptr;  // of the gradients; with a bias
+  // Sums over the gradients, with a bias, and over the weights of distances: by row and by column.
+  float* row_sums = nullptr;
   float* column_sums = nullptr;
-  float* row_weights = nullptr;  // sums of the distances' weights
+  float* row_weights = nullptr;
   float* column_weights = nullptr;
 };
 
 // Not thread-safe: one a worker.
 class Scoring {
  public:
-  Scoring(Comparator comparator, bool bias, Gemm* gemm)
-      : comparator_(comparator), skip_(bias ? 1 : 0), gemm_(gemm) {}
+  Scoring(Comparator comparator, bool bias) : comparator_(comparator), skip_(bias ? 1 : 0) {}
 
   bool distance() const {
     return comparator_ == Comparator::kL2 || comparator_ == Comparator::kSquaredL2;
@@ -59,6 +68,8 @@ class Scoring {
   bool bias() const { return skip_ == 1; }
   // Whether preparation changes the rows.
   bool normalizes() const { return comparator_ == Comparator::kCos; }
+  // What the matrix products prefetch; nullptr: nothing.
+  void set_prefetch(PrefetchQueue* queue) { prefetch_ = queue; }
 
   // Space for what is kept of `rows`.
   PreparedRows Allocate(const RowBlock& rows, Arena* arena) const;
@@ -73,34 +84,31 @@ class Scoring {
   void ScorePairsBackward(const PreparedRows& a, const PreparedRows& b, const float* score_grads,
                           const RowBlock& a_grads, const RowBlock& b_grads) const;
 
-  // A tile for a.rows x b.rows scores.
-  void AllocateTile(int64_t queries, int64_t candidates, Arena* arena, ScoredTile* tile) const;
-  // Scores of all `a` against `b`, into columns [column, column + b.rows) of the tile.
-  void ScoreColumns(const PreparedRows& a, const PreparedRows& b, int64_t column,
-                    ScoredTile* tile) const;
-  // The two halves of ScoreColumns: inner products, and what makes scores of them.
-  void MultiplyColumns(const PreparedRows& a, const PreparedRows& b, int64_t column,
-                       ScoredTile* tile) const;
-  void FinishColumns(const PreparedRows& a, const PreparedRows& b, int64_t column,
-                     ScoredTile* tile) const;
+  Queries MakeQueries(const PreparedRows& rows, Arena* arena) const;
+  void AllocateTile(int64_t candidates, int64_t queries, Arena* arena, ScoredTile* tile) const;
+  // Scores `candidates` against all queries, into rows first, first + 1, ... of the tile.
+  void ScoreRows(const PreparedRows& candidates, const Queries& queries, int64_t first,
+                 ScoredTile* tile) const;
 
   // Turns tile->grads, gradients of scores, into what the products below need. The gradients of
   // close pairs are taken out of the tile (AddClosePairs).
   void BeginBackward(ScoredTile* tile) const;
-  // grads of the queries = (or +=) the tile times the candidates b.
-  void QueryGradients(const ScoredTile& tile, const PreparedRows& a, const PreparedRows& b,
-                      bool accumulate, const RowBlock& grads) const;
-  // grads of the candidates b, which are columns [column, column + b.rows) of the tile.
-  void CandidateGradients(const ScoredTile& tile, const PreparedRows& a, const PreparedRows& b,
-                          int64_t column, bool accumulate, const RowBlock& grads) const;
-  // Adds what BeginBackward took out; b: all candidates of the tile.
-  void AddClosePairs(const ScoredTile& tile, const PreparedRows& a, const PreparedRows& b,
-                     const RowBlock& a_grads, const RowBlock& b_grads) const;
+  // grads of the queries = (or +=) the transposed tile times its candidates.
+  void QueryGradients(const ScoredTile& tile, const PreparedRows& candidates,
+                      const Queries& queries, bool accumulate, const RowBlock& grads) const;
+  // grads of candidates that are the tile's rows first, first + 1, ... = (or +=) these rows times
+  // the queries.
+  void CandidateGradients(const ScoredTile& tile, const PreparedRows& candidates,
+                          const Queries& queries, int64_t first, bool accumulate,
+                          const RowBlock& grads) const;
+  // Adds what BeginBackward took out; with all candidates of the tile.
+  void AddClosePairs(const ScoredTile& tile, const PreparedRows& candidates, const Queries& queries,
+                     const RowBlock& candidate_grads, const RowBlock& query_grads) const;
 
  private:
   Comparator comparator_;
   int64_t skip_;
-  Gemm* gemm_;
+  PrefetchQueue* prefetch_ = nullptr;
 };
 
 }  // namespace weft

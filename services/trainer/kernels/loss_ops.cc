@@ -1,5 +1,8 @@
 #include "services/trainer/kernels/loss_ops.h"
 
+#include <algorithm>
+#include <cfloat>
+
 #include "services/trainer/kernels/row_block.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -14,24 +17,7 @@ HWY_BEFORE_NAMESPACE();
 namespace weft {
 namespace HWY_NAMESPACE {
 
-HWY_INLINE int64_t Lanes() { return static_cast<int64_t>(hn::Lanes(Floats())); }
-
-// Vectors of one value a row are read whole; values beyond the rows are zeroed.
-HWY_INLINE Vec LoadRows(const float* p, int64_t i, int64_t n) {
-  const Floats d;
-  return hn::IfThenElseZero(hn::FirstN(d, static_cast<size_t>(n - i)), hn::LoadU(d, p + i));
-}
-
-HWY_INLINE void AddToRows(Vec v, float* p, int64_t i, int64_t n) {
-  const Floats d;
-  if (i + Lanes() <= n) {
-    hn::StoreU(hn::Add(hn::LoadU(d, p + i), v), d, p + i);
-    return;
-  }
-  HWY_ALIGN float lanes[kVectorFloats];
-  hn::Store(v, d, lanes);
-  for (int64_t r = i; r < n; ++r) p[r] += lanes[r - i];
-}
+constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(Floats()));
 
 // log(1 + exp(x)), right for all finite x.
 HWY_INLINE Vec Softplus(Vec x) {
@@ -49,176 +35,245 @@ HWY_INLINE Vec Sigmoid(Vec x) {
   return hn::Div(numerator, hn::Add(one, small));
 }
 
+// p[i .. i + kLanes) += v, but not beyond n.
+HWY_INLINE void AddToColumns(Vec v, float* p, int64_t i, int64_t n) {
+  const Floats d;
+  if (i + kLanes <= n) {
+    hn::StoreU(hn::Add(hn::LoadU(d, p + i), v), d, p + i);
+    return;
+  }
+  HWY_ALIGN float lanes[kVectorFloats];
+  hn::Store(v, d, lanes);
+  for (int64_t r = i; r < n; ++r) p[r] += lanes[r - i];
+}
+
+HWY_INLINE int64_t CountColumns(Vec count, int64_t i, int64_t n) {
+  const Floats d;
+  const auto columns = hn::FirstN(d, static_cast<size_t>(n - i));
+  return static_cast<int64_t>(Sum(hn::IfThenElseZero(columns, count)));
+}
+
+// Calls f(i, tag) for groups of columns i .. i + tag() * kLanes, so that some vectors of sums can
+// stay in registers while the rows go by and a cache line is used whole.
+template <int kVectors>
+struct Group {
+  constexpr int operator()() const { return kVectors; }
+};
+template <class F>
+HWY_INLINE void ForColumnGroups(int64_t cols, const F& f) {
+  int64_t i = 0;
+  for (; i + 3 * kLanes < cols; i += 4 * kLanes) f(i, Group<4>());
+  for (; i < cols; i += kLanes) f(i, Group<1>());
+}
+
 int64_t RankingLossImpl(const LossTile& t, float margin) {
   const Floats d;
   const Vec zero = hn::Zero(d);
+  const Vec one = hn::Set(d, 1.0f);
   int64_t violators = 0;
-  for (int64_t i = 0; i < t.scores.rows; ++i) {
-    const float* s = t.scores.row(i);
-    float* g = t.grads.row(i);
-    const Vec pos = hn::Set(d, t.pos[i]);
-    const Vec base = hn::Set(d, margin - t.pos[i]);
-    const Vec weight = hn::Set(d, t.weight[i]);
-    Vec loss = zero;
-    Vec grad_sum = zero;
-    Vec bad = NotFinite(pos);
-    size_t above = 0;
-    for (int64_t j = 0; j < t.scores.cols; j += Lanes()) {
-      const Vec score = hn::LoadU(d, s + j);
-      bad = hn::Add(bad, NotFinite(score));
-      above += hn::CountTrue(d, hn::Gt(score, pos));
-      const Vec term = hn::Add(base, score);
-      const Vec grad = hn::IfThenElseZero(hn::Ge(term, zero), weight);
-      loss = hn::Add(loss, hn::Max(term, zero));
-      grad_sum = hn::Add(grad_sum, grad);
-      hn::StoreU(grad, d, g + j);
+  ForColumnGroups(t.scores.cols, [&](int64_t i, auto group) HWY_ATTR {
+    constexpr int kVectors = decltype(group)()();
+    Vec pos[kVectors], base[kVectors], weight[kVectors];
+    Vec loss[kVectors], grads[kVectors], bad[kVectors], above[kVectors];
+    for (int v = 0; v < kVectors; ++v) {
+      pos[v] = hn::LoadU(d, t.pos + i + v * kLanes);
+      weight[v] = hn::LoadU(d, t.weight + i + v * kLanes);
+      base[v] = hn::Sub(hn::Set(d, margin), pos[v]);
+      loss[v] = grads[v] = above[v] = zero;
+      bad[v] = NotFinite(pos[v]);
     }
-    violators += static_cast<int64_t>(above);
-    t.row_loss[i] += t.weight[i] * Sum(hn::Add(loss, bad));
-    t.pos_grad[i] -= Sum(grad_sum);
-  }
+    for (int64_t j = 0; j < t.scores.rows; ++j) {
+      const float* s = t.scores.row(j) + i;
+      float* g = t.grads.row(j) + i;
+      for (int v = 0; v < kVectors; ++v) {
+        const Vec score = hn::LoadU(d, s + v * kLanes);
+        const Vec term = hn::Add(base[v], score);
+        const Vec grad = hn::IfThenElseZero(hn::Ge(term, zero), weight[v]);
+        bad[v] = hn::Add(bad[v], NotFinite(score));
+        above[v] = hn::Add(above[v], hn::IfThenElseZero(hn::Gt(score, pos[v]), one));
+        loss[v] = hn::Add(loss[v], hn::Max(term, zero));
+        grads[v] = hn::Add(grads[v], grad);
+        hn::StoreU(grad, d, g + v * kLanes);
+      }
+    }
+    for (int v = 0; v < kVectors; ++v) {
+      const int64_t at = i + v * kLanes;
+      const Vec total = hn::Mul(weight[v], hn::Add(loss[v], bad[v]));
+      AddToColumns(total, t.loss, at, t.scores.cols);
+      AddToColumns(hn::Neg(grads[v]), t.pos_grad, at, t.scores.cols);
+      violators += CountColumns(above[v], at, t.scores.cols);
+    }
+  });
   return violators;
 }
 
 int64_t LogisticLossImpl(const LossTile& t, float negative_weight) {
   const Floats d;
+  const Vec zero = hn::Zero(d);
+  const Vec one = hn::Set(d, 1.0f);
   int64_t violators = 0;
-  for (int64_t i = 0; i < t.scores.rows; ++i) {
-    const float* s = t.scores.row(i);
-    float* g = t.grads.row(i);
-    const Vec pos = hn::Set(d, t.pos[i]);
-    const float weight = t.weight[i] * negative_weight;
-    const Vec scale = hn::Set(d, weight);
-    Vec loss = hn::Zero(d);
+  for (int64_t i = 0; i < t.scores.cols; i += kLanes) {
+    const Vec pos = hn::LoadU(d, t.pos + i);
+    const Vec weight = hn::Mul(hn::LoadU(d, t.weight + i), hn::Set(d, negative_weight));
+    Vec loss = zero;
     Vec bad = NotFinite(pos);
-    size_t above = 0;
-    for (int64_t j = 0; j < t.scores.cols; j += Lanes()) {
-      const Vec score = hn::LoadU(d, s + j);
+    Vec above = zero;
+    for (int64_t j = 0; j < t.scores.rows; ++j) {
+      const Vec score = hn::LoadU(d, t.scores.row(j) + i);
       bad = hn::Add(bad, NotFinite(score));
-      above += hn::CountTrue(d, hn::Gt(score, pos));
-      loss = hn::Add(loss, Softplus(score));
-      hn::StoreU(hn::Mul(scale, Sigmoid(score)), d, g + j);
+      above = hn::Add(above, hn::IfThenElseZero(hn::Gt(score, pos), one));
+      // Softplus and Sigmoid, whose exponential is the same.
+      const Vec small = hn::Exp(d, hn::Neg(hn::Abs(score)));
+      const Vec numerator = hn::IfThenElse(hn::Ge(score, zero), one, small);
+      loss = hn::Add(loss, hn::Add(hn::Max(score, zero), hn::Log1p(d, small)));
+      const Vec sigmoid = hn::Div(numerator, hn::Add(one, small));
+      hn::StoreU(hn::Mul(weight, sigmoid), d, t.grads.row(j) + i);
     }
-    violators += static_cast<int64_t>(above);
-    t.row_loss[i] += weight * Sum(hn::Add(loss, bad));
+    AddToColumns(hn::Mul(weight, hn::Add(loss, bad)), t.loss, i, t.scores.cols);
+    violators += CountColumns(above, i, t.scores.cols);
   }
   return violators;
 }
 
 void LogisticPositivesImpl(int64_t n, const float* pos, const float* weight, float* pos_grad,
-                           float* row_loss) {
-  for (int64_t i = 0; i < n; i += Lanes()) {
-    const Vec score = LoadRows(pos, i, n);
-    const Vec w = LoadRows(weight, i, n);
-    const Vec loss = hn::Add(Softplus(hn::Neg(score)), NotFinite(score));
-    AddToRows(hn::Mul(w, loss), row_loss, i, n);
-    AddToRows(hn::Neg(hn::Mul(w, Sigmoid(hn::Neg(score)))), pos_grad, i, n);
+                           float* loss) {
+  const Floats d;
+  for (int64_t i = 0; i < n; i += kLanes) {
+    const Vec score = hn::LoadU(d, pos + i);
+    const Vec w = hn::LoadU(d, weight + i);
+    AddToColumns(hn::Mul(w, hn::Add(Softplus(hn::Neg(score)), NotFinite(score))), loss, i, n);
+    AddToColumns(hn::Neg(hn::Mul(w, Sigmoid(hn::Neg(score)))), pos_grad, i, n);
   }
 }
 
-// The largest score of a row; counts violators; NaN in `bad` when something is not finite.
-HWY_INLINE float ScanRow(const float* s, int64_t cols, float pos, Vec* bad, int64_t* violators) {
+// Raises `largest` to the largest score of each column, counts violators, and adds NaN to `bad`
+// where something is not finite.
+template <int kVectors>
+HWY_INLINE int64_t ScanColumns(const Tile& scores, int64_t i, const float* positives, Vec* largest,
+                               Vec* bad) {
   const Floats d;
-  const Vec p = hn::Set(d, pos);
-  Vec largest = hn::Set(d, kPadScore);
-  Vec not_finite = NotFinite(p);
-  size_t above = 0;
-  for (int64_t j = 0; j < cols; j += Lanes()) {
-    const Vec score = hn::LoadU(d, s + j);
-    largest = hn::Max(largest, score);
-    not_finite = hn::Add(not_finite, NotFinite(score));
-    above += hn::CountTrue(d, hn::Gt(score, p));
+  const Vec one = hn::Set(d, 1.0f);
+  Vec pos[kVectors], above[kVectors];
+  for (int v = 0; v < kVectors; ++v) {
+    pos[v] = hn::LoadU(d, positives + i + v * kLanes);
+    bad[v] = NotFinite(pos[v]);
+    above[v] = hn::Zero(d);
   }
-  *bad = not_finite;
-  *violators += static_cast<int64_t>(above);
-  return Largest(largest);
+  for (int64_t j = 0; j < scores.rows; ++j) {
+    const float* s = scores.row(j) + i;
+    for (int v = 0; v < kVectors; ++v) {
+      const Vec score = hn::LoadU(d, s + v * kLanes);
+      largest[v] = hn::Max(largest[v], score);
+      bad[v] = hn::Add(bad[v], NotFinite(score));
+      above[v] = hn::Add(above[v], hn::IfThenElseZero(hn::Gt(score, pos[v]), one));
+    }
+  }
+  int64_t violators = 0;
+  for (int v = 0; v < kVectors; ++v) {
+    violators += CountColumns(above[v], i + v * kLanes, scores.cols);
+  }
+  return violators;
 }
 
-// Writes exp(s - shift) and returns its sum.
-HWY_INLINE Vec ExpRow(const float* s, int64_t cols, float shift, float* out) {
+// From the largest score and the sum of exponentials of some columns: their loss and the gradient
+// of the logarithm of the sum, which is also what the positive loses.
+HWY_INLINE Vec FinishColumns(const LossTile& t, int64_t i, Vec largest, Vec sum, Vec bad,
+                             Vec* log_sum) {
   const Floats d;
-  const Vec m = hn::Set(d, shift);
-  Vec sum = hn::Zero(d);
-  for (int64_t j = 0; j < cols; j += Lanes()) {
-    const Vec e = hn::Exp(d, hn::Sub(hn::LoadU(d, s + j), m));
-    sum = hn::Add(sum, e);
-    if (out != nullptr) hn::StoreU(e, d, out + j);
-  }
-  return sum;
-}
-
-void SoftmaxFinishImpl(int64_t n, const float* pos, const float* weight, const float* largest,
-                       const float* sum, float* log_sum, float* scale, float* pos_grad,
-                       float* row_loss) {
-  const Floats d;
-  for (int64_t i = 0; i < n; i += Lanes()) {
-    const auto rows = hn::FirstN(d, static_cast<size_t>(n - i));
-    const Vec z = hn::IfThenElse(rows, hn::LoadU(d, sum + i), hn::Set(d, 1.0f));
-    const Vec p = LoadRows(pos, i, n);
-    const Vec w = LoadRows(weight, i, n);
-    // Log(NaN) is a number: what is wrong in z or p is added again.
-    const Vec bad = hn::Add(NotFinite(z), NotFinite(p));
-    const Vec lse = hn::Add(LoadRows(largest, i, n), hn::Log(d, z));
-    const Vec t = hn::Sub(lse, p);
-    const Vec grad = hn::Mul(w, hn::Add(Sigmoid(t), bad));
-    AddToRows(hn::Mul(w, hn::Add(Softplus(t), bad)), row_loss, i, n);
-    AddToRows(hn::Neg(grad), pos_grad, i, n);
-    hn::StoreU(lse, d, log_sum + i);
-    hn::StoreU(grad, d, scale + i);
-  }
+  const Vec w = hn::LoadU(d, t.weight + i);
+  *log_sum = hn::Add(largest, hn::Log(d, sum));
+  const Vec x = hn::Sub(*log_sum, hn::LoadU(d, t.pos + i));
+  const Vec grad = hn::Mul(w, hn::Add(Sigmoid(x), bad));
+  AddToColumns(hn::Mul(w, hn::Add(Softplus(x), bad)), t.loss, i, t.scores.cols);
+  AddToColumns(hn::Neg(grad), t.pos_grad, i, t.scores.cols);
+  return grad;
 }
 
 int64_t SoftmaxLossImpl(const LossTile& t) {
   const Floats d;
-  const int64_t n = t.scores.rows;
-  float* largest = t.scratch;
-  float* sum = t.scratch + PaddedDim(n);
-  float* scale = t.scratch + 2 * PaddedDim(n);
   int64_t violators = 0;
-  for (int64_t i = 0; i < n; ++i) {
-    Vec bad;
-    largest[i] = ScanRow(t.scores.row(i), t.scores.cols, t.pos[i], &bad, &violators);
-    const Vec e = ExpRow(t.scores.row(i), t.scores.cols, largest[i], t.grads.row(i));
-    sum[i] = Sum(hn::Add(e, bad));
-  }
-  SoftmaxFinishImpl(n, t.pos, t.weight, largest, sum, largest, scale, t.pos_grad, t.row_loss);
-  for (int64_t i = 0; i < n; ++i) {
-    float* g = t.grads.row(i);
-    const Vec factor = hn::Set(d, scale[i] / sum[i]);
-    for (int64_t j = 0; j < t.scores.cols; j += Lanes()) {
-      hn::StoreU(hn::Mul(factor, hn::LoadU(d, g + j)), d, g + j);
+  ForColumnGroups(t.scores.cols, [&](int64_t i, auto group) HWY_ATTR {
+    constexpr int kVectors = decltype(group)()();
+    Vec largest[kVectors], bad[kVectors], sum[kVectors], factor[kVectors];
+    for (int v = 0; v < kVectors; ++v) {
+      largest[v] = hn::Set(d, -FLT_MAX);
+      sum[v] = hn::Zero(d);
     }
-  }
+    violators += ScanColumns<kVectors>(t.scores, i, t.pos, largest, bad);
+    for (int64_t j = 0; j < t.scores.rows; ++j) {
+      const float* s = t.scores.row(j) + i;
+      float* g = t.grads.row(j) + i;
+      for (int v = 0; v < kVectors; ++v) {
+        const Vec e = hn::Exp(d, hn::Sub(hn::LoadU(d, s + v * kLanes), largest[v]));
+        sum[v] = hn::Add(sum[v], e);
+        hn::StoreU(e, d, g + v * kLanes);
+      }
+    }
+    for (int v = 0; v < kVectors; ++v) {
+      Vec log_sum;
+      const Vec grad = FinishColumns(t, i + v * kLanes, largest[v], sum[v], bad[v], &log_sum);
+      factor[v] = hn::Div(grad, sum[v]);
+    }
+    for (int64_t j = 0; j < t.scores.rows; ++j) {
+      float* g = t.grads.row(j) + i;
+      for (int v = 0; v < kVectors; ++v) {
+        hn::StoreU(hn::Mul(factor[v], hn::LoadU(d, g + v * kLanes)), d, g + v * kLanes);
+      }
+    }
+  });
   return violators;
 }
 
 int64_t SoftmaxAccumulateImpl(const Tile& scores, const float* pos, float* largest, float* sum) {
   const Floats d;
   int64_t violators = 0;
-  for (int64_t i = 0; i < scores.rows; ++i) {
-    Vec bad;
-    const float top = ScanRow(scores.row(i), scores.cols, pos[i], &bad, &violators);
-    const float shift = top > largest[i] ? top : largest[i];
-    // Only the difference of two finite scores, at least 0; the first time all of `sum` is 0.
-    const Vec rescale = hn::Exp(d, hn::Set(d, largest[i] - shift));
-    const Vec e = ExpRow(scores.row(i), scores.cols, shift, nullptr);
-    sum[i] = sum[i] * hn::GetLane(rescale) + Sum(hn::Add(e, bad));
-    largest[i] = shift;
-  }
+  ForColumnGroups(scores.cols, [&](int64_t i, auto group) HWY_ATTR {
+    constexpr int kVectors = decltype(group)()();
+    Vec before[kVectors], top[kVectors], bad[kVectors], total[kVectors];
+    for (int v = 0; v < kVectors; ++v) {
+      before[v] = top[v] = hn::LoadU(d, largest + i + v * kLanes);
+      total[v] = hn::Zero(d);
+    }
+    violators += ScanColumns<kVectors>(scores, i, pos, top, bad);
+    for (int64_t j = 0; j < scores.rows; ++j) {
+      const float* s = scores.row(j) + i;
+      for (int v = 0; v < kVectors; ++v) {
+        const Vec e = hn::Exp(d, hn::Sub(hn::LoadU(d, s + v * kLanes), top[v]));
+        total[v] = hn::Add(total[v], e);
+      }
+    }
+    for (int v = 0; v < kVectors; ++v) {
+      const int64_t at = i + v * kLanes;
+      // What was summed before, in terms of the new largest score.
+      const Vec old = hn::Mul(hn::LoadU(d, sum + at), hn::Exp(d, hn::Sub(before[v], top[v])));
+      hn::StoreU(hn::Add(hn::Add(old, total[v]), bad[v]), d, sum + at);
+      hn::StoreU(top[v], d, largest + at);
+    }
+  });
   return violators;
+}
+
+void SoftmaxFinishImpl(const LossTile& t, float* largest_to_log_sum, float* sum_to_scale) {
+  const Floats d;
+  for (int64_t i = 0; i < t.scores.cols; i += kLanes) {
+    const Vec sum = hn::LoadU(d, sum_to_scale + i);
+    Vec log_sum;
+    const Vec grad =
+        FinishColumns(t, i, hn::LoadU(d, largest_to_log_sum + i), sum, NotFinite(sum), &log_sum);
+    hn::StoreU(log_sum, d, largest_to_log_sum + i);
+    hn::StoreU(grad, d, sum_to_scale + i);
+  }
 }
 
 void SoftmaxGradientImpl(const Tile& scores, const float* log_sum, const float* scale,
                          const Tile& grads) {
   const Floats d;
-  for (int64_t i = 0; i < scores.rows; ++i) {
-    const float* s = scores.row(i);
-    float* g = grads.row(i);
-    const Vec lse = hn::Set(d, log_sum[i]);
-    const Vec factor = hn::Set(d, scale[i]);
-    for (int64_t j = 0; j < scores.cols; j += Lanes()) {
-      const Vec e = hn::Exp(d, hn::Sub(hn::LoadU(d, s + j), lse));
-      hn::StoreU(hn::Mul(factor, e), d, g + j);
+  for (int64_t j = 0; j < scores.rows; ++j) {
+    const float* s = scores.row(j);
+    float* g = grads.row(j);
+    for (int64_t i = 0; i < scores.cols; i += kLanes) {
+      const Vec e = hn::Exp(d, hn::Sub(hn::LoadU(d, s + i), hn::LoadU(d, log_sum + i)));
+      hn::StoreU(hn::Mul(hn::LoadU(d, scale + i), e), d, g + i);
     }
   }
 }
@@ -250,19 +305,16 @@ int64_t LogisticLoss(const LossTile& tile, float negative_weight) {
 }
 
 void LogisticPositives(int64_t n, const float* pos, const float* weight, float* pos_grad,
-                       float* row_loss) {
-  HWY_DYNAMIC_DISPATCH(LogisticPositivesImpl)(n, pos, weight, pos_grad, row_loss);
+                       float* loss) {
+  HWY_DYNAMIC_DISPATCH(LogisticPositivesImpl)(n, pos, weight, pos_grad, loss);
 }
 
 int64_t SoftmaxAccumulate(const Tile& scores, const float* pos, float* largest, float* sum) {
   return HWY_DYNAMIC_DISPATCH(SoftmaxAccumulateImpl)(scores, pos, largest, sum);
 }
 
-void SoftmaxFinish(int64_t n, const float* pos, const float* weight, const float* largest,
-                   const float* sum, float* log_sum, float* scale, float* pos_grad,
-                   float* row_loss) {
-  HWY_DYNAMIC_DISPATCH(SoftmaxFinishImpl)
-  (n, pos, weight, largest, sum, log_sum, scale, pos_grad, row_loss);
+void SoftmaxFinish(const LossTile& tile, float* largest_to_log_sum, float* sum_to_scale) {
+  HWY_DYNAMIC_DISPATCH(SoftmaxFinishImpl)(tile, largest_to_log_sum, sum_to_scale);
 }
 
 void SoftmaxGradient(const Tile& scores, const float* log_sum, const float* scale,

@@ -18,15 +18,15 @@ namespace HWY_NAMESPACE {
 // Below this share of |a|^2 + |b|^2, d2 keeps fewer than about 19 correct bits.
 constexpr float kCloseShare = 0.1f;
 
-void AddBiasesImpl(const RowBlock& a, const float* b_biases, const Tile& scores) {
+void AddBiasesImpl(const float* row_biases, const float* col_biases, const Tile& scores) {
   const Floats d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  for (int64_t i = 0; i < scores.rows; ++i) {
-    const Vec bias = hn::Set(d, a.row(i)[0]);
-    float* row = scores.row(i);
-    for (int64_t j = 0; j < scores.cols; j += lanes) {
-      const Vec sum = hn::Add(bias, hn::LoadU(d, b_biases + j));
-      hn::StoreU(hn::Add(hn::LoadU(d, row + j), sum), d, row + j);
+  for (int64_t j = 0; j < scores.rows; ++j) {
+    const Vec bias = hn::Set(d, row_biases[j]);
+    float* row = scores.row(j);
+    for (int64_t i = 0; i < scores.cols; i += lanes) {
+      const Vec sum = hn::Add(bias, hn::LoadU(d, col_biases + i));
+      hn::StoreU(hn::Add(hn::LoadU(d, row + i), sum), d, row + i);
     }
   }
 }
@@ -40,14 +40,14 @@ HWY_INLINE bool FinishRow(float* row, int64_t cols, float a_norm, const float* b
   const Vec minus_two = hn::Set(d, -2.0f);
   const Vec share = hn::Set(d, kCloseShare);
   bool any = false;
-  for (int64_t j = 0; j < cols; j += lanes) {
-    const Vec norms = hn::Add(norm, hn::LoadU(d, b_norms + j));
-    const Vec d2 = hn::MulAdd(minus_two, hn::LoadU(d, row + j), norms);
-    const auto columns = hn::FirstN(d, static_cast<size_t>(cols - j));
+  for (int64_t i = 0; i < cols; i += lanes) {
+    const Vec norms = hn::Add(norm, hn::LoadU(d, b_norms + i));
+    const Vec d2 = hn::MulAdd(minus_two, hn::LoadU(d, row + i), norms);
+    const auto columns = hn::FirstN(d, static_cast<size_t>(cols - i));
     const auto close = hn::And(columns, hn::Le(d2, hn::Mul(share, norms)));
     const Vec score = kSquared ? hn::Neg(d2) : hn::Neg(hn::Sqrt(d2));
     any |= !hn::AllFalse(d, close);
-    hn::StoreU(hn::IfThenElse(close, hn::Set(d, 1.0f), score), d, row + j);
+    hn::StoreU(hn::IfThenElse(close, hn::Set(d, 1.0f), score), d, row + i);
   }
   return any;
 }
@@ -55,16 +55,16 @@ HWY_INLINE bool FinishRow(float* row, int64_t cols, float a_norm, const float* b
 void FinishDistancesImpl(const RowBlock& a, const RowBlock& b, int64_t skip, const float* a_norms,
                          const float* b_norms, bool squared, const Tile& scores,
                          std::vector<TilePair>* close) {
-  for (int64_t i = 0; i < scores.rows; ++i) {
-    float* row = scores.row(i);
-    const bool any = squared ? FinishRow<true>(row, scores.cols, a_norms[i], b_norms)
-                             : FinishRow<false>(row, scores.cols, a_norms[i], b_norms);
+  for (int64_t j = 0; j < scores.rows; ++j) {
+    float* row = scores.row(j);
+    const bool any = squared ? FinishRow<true>(row, scores.cols, a_norms[j], b_norms)
+                             : FinishRow<false>(row, scores.cols, a_norms[j], b_norms);
     if (!any) continue;
-    for (int64_t j = 0; j < scores.cols; ++j) {
-      if (!(row[j] > 0)) continue;
-      row[j] = -SquaredDistance(a.row(i), b.row(j), a.dim, skip);
-      if (!squared) row[j] = -std::sqrt(std::max(-row[j], 1e-30f));
-      close->push_back({static_cast<int32_t>(i), static_cast<int32_t>(j)});
+    for (int64_t i = 0; i < scores.cols; ++i) {
+      if (!(row[i] > 0)) continue;
+      const float d2 = SquaredDistance(a.row(j), b.row(i), a.dim, skip);
+      row[i] = squared ? -d2 : -std::sqrt(std::max(d2, 1e-30f));
+      close->push_back({static_cast<int32_t>(j), static_cast<int32_t>(i)});
     }
   }
 }
@@ -73,17 +73,16 @@ void DistanceWeightsImpl(const Tile& scores, bool squared, const Tile& grads) {
   const Floats d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const Vec clamp = hn::Set(d, -1.0000001e-15f);
-  for (int64_t i = 0; i < grads.rows; ++i) {
-    const float* s = scores.row(i);
-    float* g = grads.row(i);
-    for (int64_t j = 0; j < grads.cols; j += lanes) {
-      const Vec grad = hn::LoadU(d, g + j);
+  for (int64_t j = 0; j < grads.rows; ++j) {
+    float* g = grads.row(j);
+    for (int64_t i = 0; i < grads.cols; i += lanes) {
+      const Vec grad = hn::LoadU(d, g + i);
       if (squared) {
-        hn::StoreU(hn::Add(grad, grad), d, g + j);
+        hn::StoreU(hn::Add(grad, grad), d, g + i);
       } else {
-        const Vec score = hn::LoadU(d, s + j);
+        const Vec score = hn::LoadU(d, scores.row(j) + i);
         const Vec weight = hn::Neg(hn::Div(grad, score));
-        hn::StoreU(hn::IfThenElseZero(hn::Lt(score, clamp), weight), d, g + j);
+        hn::StoreU(hn::IfThenElseZero(hn::Lt(score, clamp), weight), d, g + i);
       }
     }
   }
@@ -164,21 +163,24 @@ void AddTransposedImpl(const Tile& a, const Tile& b) {
 void TileRowSumsImpl(const Tile& tile, float* out) {
   const Floats d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  for (int64_t i = 0; i < tile.rows; ++i) {
-    const float* row = tile.row(i);
+  for (int64_t j = 0; j < tile.rows; ++j) {
+    const float* row = tile.row(j);
     Vec sum = hn::Zero(d);
-    for (int64_t j = 0; j < tile.cols; j += lanes) sum = hn::Add(sum, hn::LoadU(d, row + j));
-    out[i] = Sum(sum);
+    for (int64_t i = 0; i < tile.cols; i += lanes) {
+      const auto columns = hn::FirstN(d, static_cast<size_t>(tile.cols - i));
+      sum = hn::Add(sum, hn::IfThenElseZero(columns, hn::LoadU(d, row + i)));
+    }
+    out[j] = Sum(sum);
   }
 }
 
 void TileColumnSumsImpl(const Tile& tile, float* out) {
   const Floats d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  for (int64_t j = 0; j < tile.cols; j += lanes) {
+  for (int64_t i = 0; i < tile.cols; i += lanes) {
     Vec sum = hn::Zero(d);
-    for (int64_t i = 0; i < tile.rows; ++i) sum = hn::Add(sum, hn::LoadU(d, tile.row(i) + j));
-    hn::StoreU(sum, d, out + j);
+    for (int64_t j = 0; j < tile.rows; ++j) sum = hn::Add(sum, hn::LoadU(d, tile.row(j) + i));
+    hn::StoreU(sum, d, out + i);
   }
 }
 
@@ -198,21 +200,14 @@ HWY_EXPORT(AddTransposedImpl);
 HWY_EXPORT(TileRowSumsImpl);
 HWY_EXPORT(TileColumnSumsImpl);
 
-void PadTile(const Tile& tile, float value) {
-  for (int64_t i = 0; i < tile.rows; ++i) {
-    float* row = tile.row(i);
-    std::fill(row + tile.cols, row + PaddedDim(tile.cols), value);
-  }
-}
-
 void TransposeTile(const Tile& src, const Tile& dst) {
   HWY_DYNAMIC_DISPATCH(TransposeTileImpl)(src, dst);
 }
 
 void AddTransposed(const Tile& a, const Tile& b) { HWY_DYNAMIC_DISPATCH(AddTransposedImpl)(a, b); }
 
-void AddBiases(const RowBlock& a, const float* b_biases, const Tile& scores) {
-  HWY_DYNAMIC_DISPATCH(AddBiasesImpl)(a, b_biases, scores);
+void AddBiases(const float* row_biases, const float* col_biases, const Tile& scores) {
+  HWY_DYNAMIC_DISPATCH(AddBiasesImpl)(row_biases, col_biases, scores);
 }
 
 void FinishDistances(const RowBlock& a, const RowBlock& b, int64_t skip, const float* a_norms,

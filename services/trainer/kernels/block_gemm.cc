@@ -1,0 +1,232 @@
+#include "services/trainer/kernels/block_gemm.h"
+
+#include <algorithm>
+#include <cstring>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "services/trainer/kernels/block_gemm.cc"
+#include "hwy/foreach_target.h"
+// After foreach_target.h.
+#include "hwy/highway.h"
+#include "services/trainer/kernels/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace weft {
+namespace HWY_NAMESPACE {
+
+constexpr int kLanes = static_cast<int>(hn::MaxLanes(Floats()));
+
+// The registers hold kRows x kVectors accumulators, a row of B and one element of A.
+constexpr int kMaxVectors = HWY_TARGET <= HWY_AVX3 ? 4 : 2;
+constexpr int RowsFor(int vectors) {
+  if (HWY_TARGET <= HWY_AVX3) return vectors == 4 ? 6 : vectors == 3 ? 8 : 12;
+  return vectors == 2 ? 6 : 12;
+}
+// The next smaller kernel, for what is left of the rows.
+constexpr int FewerRows(int rows) { return rows > 8 ? 8 : rows > 4 ? 4 : rows > 2 ? 2 : 1; }
+
+constexpr int64_t kMaxRun = 128;  // of k; keeps a panel of B in the first-level cache
+
+// kRows rows of C by kFull whole vectors and, if kTail > 0, one of kTail lanes.
+template <int kRows, int kFull, int kTail>
+HWY_NOINLINE void Micro(const BlockProduct& p, const float* a, const float* b, float* c, int64_t k,
+                        bool accumulate) {
+  const Floats d;
+  const hn::CappedTag<float, kTail == 0 ? 1 : kTail> dt;
+  using Tail = hn::Vec<decltype(dt)>;
+  constexpr int kSpace = kFull == 0 ? 1 : kFull;
+  Vec sum[kRows][kSpace];
+  Tail tail[kRows];
+#pragma GCC unroll 16
+  for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 16
+    for (int j = 0; j < kFull; ++j) {
+      sum[i][j] = accumulate ? hn::LoadU(d, c + i * p.c_stride + j * kLanes) : hn::Zero(d);
+    }
+    if constexpr (kTail > 0) {
+      tail[i] = accumulate ? hn::LoadU(dt, c + i * p.c_stride + kFull * kLanes) : hn::Zero(dt);
+    }
+  }
+  const int64_t a_row = p.a_row;
+  const int64_t a_col = p.a_col;
+  const int64_t b_stride = p.b_stride;
+  for (int64_t l = 0; l < k; ++l) {
+    Vec bv[kSpace];
+    Tail bt = hn::Zero(dt);
+#pragma GCC unroll 16
+    for (int j = 0; j < kFull; ++j) bv[j] = hn::LoadU(d, b + j * kLanes);
+    if constexpr (kTail > 0) bt = hn::LoadU(dt, b + kFull * kLanes);
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; ++i) {
+      const Vec av = hn::Set(d, a[i * a_row]);
+#pragma GCC unroll 16
+      for (int j = 0; j < kFull; ++j) sum[i][j] = hn::MulAdd(av, bv[j], sum[i][j]);
+      if constexpr (kTail > 0) tail[i] = hn::MulAdd(hn::Set(dt, a[i * a_row]), bt, tail[i]);
+    }
+    a += a_col;
+    b += b_stride;
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 16
+    for (int j = 0; j < kFull; ++j) hn::StoreU(sum[i][j], d, c + i * p.c_stride + j * kLanes);
+    if constexpr (kTail > 0) hn::StoreU(tail[i], dt, c + i * p.c_stride + kFull * kLanes);
+  }
+}
+
+HWY_INLINE void Prefetch(PrefetchQueue* queue, double flops) {
+  queue->credit += flops;
+  while (queue->credit >= queue->flops_per_row && queue->next < queue->count) {
+    queue->credit -= queue->flops_per_row;
+    const float* row = queue->rows[queue->next++];
+    // Into the second-level cache: the first belongs to the product.
+    for (int64_t j = 0; j < queue->row_floats; j += 16) __builtin_prefetch(row + j, 0, 2);
+    __builtin_prefetch(row + queue->row_floats - 1, 0, 2);
+  }
+}
+
+// All rows of C by one panel of columns.
+template <int kRows, int kFull, int kTail>
+HWY_INLINE void Panel(const BlockProduct& p, int64_t first_row, const float* a, const float* b,
+                      float* c, int64_t k, bool accumulate) {
+  int64_t i = first_row;
+  for (; i + kRows <= p.m; i += kRows) {
+    Micro<kRows, kFull, kTail>(p, a + i * p.a_row, b, c + i * p.c_stride, k, accumulate);
+    if (p.prefetch != nullptr) {
+      Prefetch(p.prefetch, static_cast<double>(2 * kRows * (kFull * kLanes + kTail) * k));
+    }
+  }
+  if constexpr (kRows > 1) {
+    if (i < p.m) Panel<FewerRows(kRows), kFull, kTail>(p, i, a, b, c, k, accumulate);
+  }
+}
+
+template <int kFull, int kTail>
+HWY_INLINE void PanelOf(const BlockProduct& p, const float* a, const float* b, float* c, int64_t k,
+                        bool accumulate) {
+  constexpr int kVectors = kFull + (kTail > 0 ? 1 : 0);
+  Panel<RowsFor(kVectors), kFull, kTail>(p, 0, a, b, c, k, accumulate);
+}
+
+// The panel with the last columns: `full` vectors and a tail.
+template <int kTail>
+void LastPanel(const BlockProduct& p, int64_t full, const float* a, const float* b, float* c,
+               int64_t k, bool accumulate) {
+  switch (full) {
+    case 0:
+      if constexpr (kTail > 0) PanelOf<0, kTail>(p, a, b, c, k, accumulate);
+      return;
+    case 1:
+      return PanelOf<1, kTail>(p, a, b, c, k, accumulate);
+    case 2:
+      if constexpr (kMaxVectors >= 3 || kTail == 0) PanelOf<2, kTail>(p, a, b, c, k, accumulate);
+      return;
+    case 3:
+      if constexpr (kMaxVectors >= 4) PanelOf<3, kTail>(p, a, b, c, k, accumulate);
+      return;
+    default:
+      if constexpr (kMaxVectors >= 4 && kTail == 0) PanelOf<4, 0>(p, a, b, c, k, accumulate);
+      return;
+  }
+}
+
+void MultiplyBlocksImpl(const BlockProduct& p) {
+  // Columns: whole vectors, and what is left in a shorter one if that does.
+  int64_t full = p.n / kLanes;
+  const int64_t rest = p.n - full * kLanes;
+  int tail = 0;
+  if (rest > 0 && rest <= 4 && kLanes > 4) {
+    tail = 4;
+  } else if (rest > 0 && rest <= 8 && kLanes > 8) {
+    tail = 8;
+  } else if (rest > 0) {
+    ++full;
+  }
+  const int64_t vectors = full + (tail > 0 ? 1 : 0);
+  const int64_t num_panels = (vectors + kMaxVectors - 1) / kMaxVectors;
+  const int64_t num_runs = (p.k + kMaxRun - 1) / kMaxRun;
+
+  for (int64_t run = 0; run < num_runs; ++run) {
+    const int64_t first_k = p.k * run / num_runs;
+    const int64_t k = p.k * (run + 1) / num_runs - first_k;
+    const bool accumulate = p.accumulate || run > 0;
+    const float* a = p.a + first_k * p.a_col;
+    const float* b = p.b + first_k * p.b_stride;
+    for (int64_t panel = 0; panel < num_panels; ++panel) {
+      // Panels of equal size, the larger ones first.
+      const int64_t first = vectors - vectors * (num_panels - panel) / num_panels;
+      const int64_t size = vectors - vectors * (num_panels - panel - 1) / num_panels - first;
+      const bool last = panel == num_panels - 1;
+      const float* b_panel = b + first * kLanes;
+      float* c_panel = p.c + first * kLanes;
+      const int64_t whole = last && tail > 0 ? size - 1 : size;
+      if (!last || tail == 0) {
+        LastPanel<0>(p, whole, a, b_panel, c_panel, k, accumulate);
+      } else if (tail == 4) {
+        LastPanel<(kLanes > 4 ? 4 : 0)>(p, whole, a, b_panel, c_panel, k, accumulate);
+      } else {
+        LastPanel<(kLanes > 8 ? 8 : 0)>(p, whole, a, b_panel, c_panel, k, accumulate);
+      }
+    }
+  }
+}
+
+#if HWY_TARGET != HWY_SCALAR
+// The 4 x 4 block at `from`, transposed.
+HWY_INLINE void Transpose4(const float* from, int64_t from_stride, float* to, int64_t to_stride) {
+  const hn::CappedTag<float, 4> d;
+  const auto r0 = hn::LoadU(d, from);
+  const auto r1 = hn::LoadU(d, from + from_stride);
+  const auto r2 = hn::LoadU(d, from + 2 * from_stride);
+  const auto r3 = hn::LoadU(d, from + 3 * from_stride);
+  const auto even_low = hn::InterleaveLower(d, r0, r2);
+  const auto even_high = hn::InterleaveUpper(d, r0, r2);
+  const auto odd_low = hn::InterleaveLower(d, r1, r3);
+  const auto odd_high = hn::InterleaveUpper(d, r1, r3);
+  hn::StoreU(hn::InterleaveLower(d, even_low, odd_low), d, to);
+  hn::StoreU(hn::InterleaveUpper(d, even_low, odd_low), d, to + to_stride);
+  hn::StoreU(hn::InterleaveLower(d, even_high, odd_high), d, to + 2 * to_stride);
+  hn::StoreU(hn::InterleaveUpper(d, even_high, odd_high), d, to + 3 * to_stride);
+}
+#endif
+
+void TransposeRowsImpl(const RowBlock& x, float* out, int64_t out_stride) {
+#if HWY_TARGET != HWY_SCALAR
+  for (int64_t j = 0; j < x.dim; j += 4) {
+    for (int64_t i = 0; i < x.rows; i += 4) {
+      Transpose4(x.row(i) + j, x.stride, out + j * out_stride + i, out_stride);
+    }
+  }
+#else
+  for (int64_t j = 0; j < x.dim; ++j) {
+    for (int64_t i = 0; i < x.rows; ++i) out[j * out_stride + i] = x.row(i)[j];
+  }
+#endif
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace weft
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+
+namespace weft {
+
+HWY_EXPORT(MultiplyBlocksImpl);
+HWY_EXPORT(TransposeRowsImpl);
+
+void MultiplyBlocks(const BlockProduct& p) {
+  if (p.k == 0 && !p.accumulate) {
+    for (int64_t i = 0; i < p.m; ++i) {
+      std::memset(p.c + i * p.c_stride, 0, static_cast<size_t>(p.n) * sizeof(float));
+    }
+  }
+  HWY_DYNAMIC_DISPATCH(MultiplyBlocksImpl)(p);
+}
+
+void TransposeRows(const RowBlock& x, float* out, int64_t out_stride) {
+  HWY_DYNAMIC_DISPATCH(TransposeRowsImpl)(x, out, out_stride);
+}
+
+}  // namespace weft
+#endif  // HWY_ONCE

@@ -1,0 +1,54 @@
+// The matrix products of a step, over padded row blocks: a register-blocked kernel of our own.
+//
+// A step's products are small (50 x 100 x 100 in the default configuration). oneDNN copies both
+// operands into its own layout first, which at these sizes costs up to a third of the time; row
+// blocks are already laid out as the kernel wants them. Measurements: docs/adr/0008.
+//
+// Every element of the result is one chain of multiply-adds over k in ascending order (cut into
+// equal runs of at most 128), so its bits depend on its row, its column and k alone, never on where
+// it stands.
+#pragma once
+
+#include <cstdint>
+
+#include "services/trainer/kernels/row_block.h"
+
+namespace weft {
+
+// Rows that will be wanted soon; a product asks for them while it computes, a row for every so many
+// of its operations, so that memory works while the processor does.
+struct PrefetchQueue {
+  const float* const* rows = nullptr;  // [count]
+  int64_t count = 0;
+  int64_t row_floats = 0;
+  double flops_per_row = 0;
+
+  int64_t next = 0;
+  double credit = 0;
+};
+
+// C[m, n] = A[m, k] B[k, n], or C += A B. A's element (i, l) is a[i * a_row + l * a_col], so that a
+// transposed A costs nothing. B and C are row-major; rows of B must be readable, and rows of C
+// writable, up to PaddedDim(n): those columns of C become anything.
+struct BlockProduct {
+  int64_t m = 0;
+  int64_t n = 0;
+  int64_t k = 0;
+  const float* a = nullptr;
+  int64_t a_row = 0;
+  int64_t a_col = 0;
+  const float* b = nullptr;
+  int64_t b_stride = 0;
+  float* c = nullptr;
+  int64_t c_stride = 0;
+  bool accumulate = false;
+  PrefetchQueue* prefetch = nullptr;
+};
+
+void MultiplyBlocks(const BlockProduct& product);
+
+// out[j, i] = x[i, j]: [dim, rows], with rows of `out_stride`, written up to PaddedDim(rows). The
+// rows of `x` must be readable up to PaddedDim(rows).
+void TransposeRows(const RowBlock& x, float* out, int64_t out_stride);
+
+}  // namespace weft
