@@ -54,6 +54,8 @@ int Run(int argc, char** argv) {
   AddConfigCommand(app, &action);
   AddImportCommand(app, &action);
   AddExportCommand(app, &action);
+  AddNeighborsCommand(app, &action);
+  AddScoreCommand(app, &action);
   app.footer(AllExamples(app));
 
   const absl::Span<char* const> words(argv + std::min(argc, 1), std::max(argc - 1, 0));

@@ -19,52 +19,63 @@ bool Any(const std::vector<BucketScheduler::PartitionedType>& types, bool lhs, b
 // What it costs, in bytes, to bring a bucket's partitions into memory.
 class BucketScheduler::Costs {
  public:
+  // Compared in this order: the less there is to load, and then the more is used in all, because
+  // what is used and not loaded was in memory already.
+  struct Cost {
+    int64_t load = 0;
+    int64_t minus_used = 0;
+    auto operator<=>(const Cost&) const = default;
+  };
+
   Costs(const Options& options, absl::Span<const PartitionKey> resident) {
-    for (const PartitionedType& type : options.types) {
-      absent_.lhs += type.lhs ? type.bytes : 0;
-      absent_.rhs += type.rhs ? type.bytes : 0;
-      absent_.both += type.lhs && type.rhs ? type.bytes : 0;
-    }
+    for (const PartitionedType& type : options.types) Add(type, 1, &absent_);
     for (const PartitionKey& key : resident) {
       for (const PartitionedType& type : options.types) {
         if (type.id != key.entity_type) continue;
-        Cost& cost = present_.try_emplace(key.partition, absent_).first->second;
-        cost.lhs -= type.lhs ? type.bytes : 0;
-        cost.rhs -= type.rhs ? type.bytes : 0;
-        cost.both -= type.lhs && type.rhs ? type.bytes : 0;
+        Add(type, -1, &present_.try_emplace(key.partition, absent_).first->second);
       }
     }
-    for (const auto& [partition, cost] : present_) partitions_.push_back(partition);
+    for (const auto& [partition, bytes] : present_) partitions_.push_back(partition);
     std::ranges::sort(partitions_);
   }
 
   // Partitions of which something is in memory, ascending.
   const std::vector<PartitionId>& partitions() const { return partitions_; }
 
-  int64_t Of(Bucket b) const {
-    const Cost& lhs = At(b.lhs);
-    return lhs.lhs + At(b.rhs).rhs - (b.lhs == b.rhs ? lhs.both : 0);
+  Cost Of(Bucket b) const {
+    const Bytes& lhs = At(b.lhs);
+    const Bytes& rhs = At(b.rhs);
+    if (b.lhs == b.rhs) return {lhs.lhs + rhs.rhs - lhs.both, absent_.both - All()};
+    return {lhs.lhs + rhs.rhs, -All()};
   }
   // Of buckets whose other partition is not in memory at all.
-  int64_t OfLine(Side side, PartitionId partition) const {
-    return side == Side::kLhs ? At(partition).lhs + absent_.rhs : absent_.lhs + At(partition).rhs;
+  Cost OfLine(Side side, PartitionId partition) const {
+    const Bytes& bytes = At(partition);
+    return {side == Side::kLhs ? bytes.lhs + absent_.rhs : absent_.lhs + bytes.rhs, -All()};
   }
-  int64_t OfDiagonal() const { return absent_.lhs + absent_.rhs - absent_.both; }
-  int64_t OfOthers() const { return absent_.lhs + absent_.rhs; }
+  Cost OfDiagonal() const { return {All() - absent_.both, absent_.both - All()}; }
+  Cost OfOthers() const { return {All(), -All()}; }
 
  private:
-  struct Cost {
-    int64_t lhs = 0;  // of a partition on that side
+  // To be loaded for a partition that is used on one side; `both`: the part that both would share.
+  struct Bytes {
+    int64_t lhs = 0;
     int64_t rhs = 0;
-    int64_t both = 0;  // the part that both sides would share
+    int64_t both = 0;
   };
-  const Cost& At(PartitionId partition) const {
+  static void Add(const PartitionedType& type, int times, Bytes* bytes) {
+    bytes->lhs += type.lhs ? times * type.bytes : 0;
+    bytes->rhs += type.rhs ? times * type.bytes : 0;
+    bytes->both += type.lhs && type.rhs ? times * type.bytes : 0;
+  }
+  int64_t All() const { return absent_.lhs + absent_.rhs; }
+  const Bytes& At(PartitionId partition) const {
     const auto found = present_.find(partition);
     return found == present_.end() ? absent_ : found->second;
   }
 
-  Cost absent_;
-  absl::flat_hash_map<PartitionId, Cost> present_;
+  Bytes absent_;
+  absl::flat_hash_map<PartitionId, Bytes> present_;
   std::vector<PartitionId> partitions_;
 };
 
@@ -228,11 +239,11 @@ BucketMatrix::Allowed BucketScheduler::MakeAllowed(const Request& request) const
 
 std::optional<Bucket> BucketScheduler::Choose(const Request& request) const {
   const BucketMatrix::Allowed allowed = MakeAllowed(request);
-  int64_t best_cost = INT64_MAX;
+  Costs::Cost best_cost = {INT64_MAX, 0};
   BucketMatrix::Rank best = BucketMatrix::kNone;
   // A search may answer with a bucket that costs less than `cost`; then that bucket has been, or
   // will be, considered at its own cost, and wins there.
-  auto consider = [&](int64_t cost, const auto& search) {
+  auto consider = [&](Costs::Cost cost, const auto& search) {
     if (cost > best_cost) return;
     const BucketMatrix::Rank rank = search();
     if (rank == BucketMatrix::kNone || (cost == best_cost && rank >= best)) return;
@@ -240,7 +251,7 @@ std::optional<Bucket> BucketScheduler::Choose(const Request& request) const {
     best = rank;
   };
   if (options_.order_first) {
-    consider(0, [&] { return matrix_.FirstAnywhere(allowed); });
+    consider({}, [&] { return matrix_.FirstAnywhere(allowed); });
   } else {
     const Costs costs(options_, request.resident);
     for (const PartitionId lhs : costs.partitions()) {

@@ -4,9 +4,9 @@
 // A bucket is grantable when it is free and no partition it uses is held by another session.
 // Entity types with one partition lock nothing; a type used on one side only locks only there.
 // Among grantable buckets: the fewest bytes to load, given what the session has in memory (averages
-// per type, so that small differences in size do not dictate the order); then one that is not
-// hinted to somebody else; then the configured order. With `order_first` the configured order
-// comes first: that is how the order `random` stays random.
+// per type, so that small differences in size do not dictate the order), and of these the one that
+// uses most of what is there; then one that is not hinted to somebody else; then the configured
+// order. With `order_first` the configured order comes first: so the order `random` stays random.
 // A hint says what a session will likely be granted next. It locks nothing.
 //
 // Cost of a call: a few rows and columns of the bucket matrix, never all of it.
@@ -56,9 +56,9 @@ class BucketScheduler {
   struct Request {
     SessionId session = 0;
     // Partitions that the session has in memory: they need not be loaded.
-    absl::Span<const PartitionKey> resident;
+    absl::Span<const PartitionKey> resident = {};
     // Partitions that the session holds but cannot have now: neither in memory nor stored yet.
-    absl::Span<const PartitionKey> unusable;
+    absl::Span<const PartitionKey> unusable = {};
   };
 
   // Grants a bucket, and those further ones over the same partitions of which `add` (given what is

@@ -1,6 +1,7 @@
 #include "services/lock_server/run_coordinator.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -125,9 +126,9 @@ absl::StatusOr<AcquireResult> RunCoordinator::Acquire(SessionId id, const Acquir
   return result;
 }
 
-double RunCoordinator::EstimatedSeconds(Bucket bucket) const {
-  return trained_seconds_ * static_cast<double>(accounting_->Expected(bucket)) /
-         static_cast<double>(trained_edges_);
+double RunCoordinator::EdgesPerSecond() const {
+  if (plan_.edges_per_second.has_value()) return *plan_.edges_per_second;
+  return trained_edges_ == 0 ? 0 : static_cast<double>(trained_edges_) / trained_seconds_;
 }
 
 Token RunCoordinator::Base(const Session& session, PartitionKey key) const {
@@ -156,10 +157,11 @@ std::optional<Grant> RunCoordinator::MakeGrant(SessionId id, const AcquireReques
   const Token token = last_token_ + 1;
   const std::vector<Bucket> buckets = scheduler_.Grant(
       {id, resident, unusable}, token, [&](const std::vector<Bucket>& granted, Bucket further) {
-        if (trained_edges_ == 0) return false;  // nothing is known about the speed yet
-        double seconds = EstimatedSeconds(further);
-        for (const Bucket& b : granted) seconds += EstimatedSeconds(b);
-        return seconds <= plan_.commit_seconds;
+        const double speed = EdgesPerSecond();
+        if (speed == 0) return false;
+        int64_t edges = accounting_->Expected(further);
+        for (const Bucket& b : granted) edges += accounting_->Expected(b);
+        return static_cast<double>(edges) <= plan_.commit_seconds * speed;
       });
   if (buckets.empty()) return std::nullopt;
   last_token_ = token;
@@ -194,17 +196,18 @@ std::optional<Grant> RunCoordinator::MakeGrant(SessionId id, const AcquireReques
   for (const PartitionKey& key : keys) {
     if (!Contains(resident, key)) resident.push_back(key);
   }
-  grant.hint = MakeHint(id, resident);
+  grant.hint = MakeHint(id, *session, resident);
   return grant;
 }
 
-std::vector<PartitionVersion> RunCoordinator::MakeHint(SessionId id,
+std::vector<PartitionVersion> RunCoordinator::MakeHint(SessionId id, const Session& session,
                                                        const std::vector<PartitionKey>& in_memory) {
   std::vector<PartitionVersion> hint;
   const std::optional<Bucket> next = scheduler_.Hint({id, in_memory, {}});
   if (!next.has_value()) return hint;
   for (const PartitionKey& key : scheduler_.PartitionsOf(*next)) {
-    if (!Contains(in_memory, key)) hint.push_back({key, state_.versions.current(key)});
+    // As the next grant will find it: what this session is still storing counts.
+    if (!Contains(in_memory, key)) hint.push_back({key, Base(session, key)});
   }
   return hint;
 }
@@ -423,6 +426,9 @@ RunProgress RunCoordinator::progress() const {
   progress.stopped_early = progress.done && state_.position.epoch < plan_.num_epochs;
   progress.failure = state_.failure;
   progress.early_stopping = state_.early_stopping;
+  for (const std::vector<int64_t>& buckets : plan_.bucket_edges) {
+    progress.epoch_edges += std::accumulate(buckets.begin(), buckets.end(), int64_t{0});
+  }
   if (!accounting_.has_value()) return progress;
   progress.buckets = scheduler_.num_buckets();
   progress.buckets_done = scheduler_.num_done();

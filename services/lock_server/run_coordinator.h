@@ -43,6 +43,9 @@ struct RunPlan {
   BucketOrder bucket_order = BucketOrder::kInsideOut;
   int resident_partitions = 2;  // of the one trainer; above 2, BETA's order
   double commit_seconds = 60;
+  // How fast edges are trained, for commit_seconds. A figure of the configuration makes grants a
+  // function of it alone, and runs repeatable; unset: as measured in this process.
+  std::optional<double> edges_per_second;
   int num_epochs = 1;
   // By edge path: edges per bucket, [lhs partition, rhs partition], of all edge chunks.
   std::vector<std::vector<int64_t>> bucket_edges;
@@ -72,6 +75,7 @@ struct RunProgress {
   int64_t buckets_done = 0;
   int64_t edges = 0;  // of this pass
   int64_t edges_done = 0;
+  int64_t epoch_edges = 0;  // of all passes of an epoch
   bool done = false;
   bool stopped_early = false;
   std::optional<TrainingFailure> failure;
@@ -147,11 +151,13 @@ class RunCoordinator {
 
   void BeginPass() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool Complete() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  double EstimatedSeconds(Bucket bucket) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // 0 when it is not known yet.
+  double EdgesPerSecond() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool Done() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::optional<Grant> MakeGrant(SessionId id, const AcquireRequest& request, Session* session)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  std::vector<PartitionVersion> MakeHint(SessionId id, const std::vector<PartitionKey>& in_memory)
+  std::vector<PartitionVersion> MakeHint(SessionId id, const Session& session,
+                                         const std::vector<PartitionKey>& in_memory)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Token Base(const Session& session, PartitionKey key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CheckRelease(const ReleaseRequest& request, const LiveGrant& grant) const

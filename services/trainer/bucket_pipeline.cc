@@ -1,7 +1,6 @@
 #include "services/trainer/bucket_pipeline.h"
 
 #include <algorithm>
-#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -40,12 +39,9 @@ BucketPipeline::BucketPipeline(const TrainingTask& task, const Options& options,
 BucketPipeline::~BucketPipeline() = default;
 
 std::vector<PartitionVersion> BucketPipeline::Resident() const {
-  std::map<PartitionKey, Token> tokens;
-  for (const auto& [key, copy] : named_) tokens[key] = copy.token;
   // What is still being read counts: Load waits for it, and reads anew what failed.
-  for (const auto& [key, ahead] : reading_) tokens[key] = ahead->token;
   std::vector<PartitionVersion> versions;
-  for (const auto& [key, token] : tokens) versions.push_back({key, token});
+  for (const auto& [key, copy] : named_) versions.push_back({key, copy->token});
   return versions;
 }
 
@@ -56,35 +52,26 @@ BucketPipeline::PartitionPtr BucketPipeline::Allocate(PartitionKey key) const {
 
 absl::Status BucketPipeline::Load(const Grant& grant) {
   WEFT_CHECK(training_.empty());
-  ++grants_loaded_;
-  // Read-ahead copies that this grant wants become named ones.
-  for (const GrantedPartition& wanted : grant.partitions) {
-    auto found = reading_.find(wanted.key);
-    if (found == reading_.end()) continue;
-    reader_.Drain();
-    const std::shared_ptr<ReadAhead> ahead = std::move(found->second);
-    reading_.erase(found);
-    if (ahead->status.ok()) named_[wanted.key] = {ahead->token, ahead->data, grants_loaded_};
-  }
   Evict(grant);
   for (const GrantedPartition& wanted : grant.partitions) {
-    WEFT_ASSIGN_OR_RETURN(PartitionPtr copy, Bring(wanted));
-    training_[wanted.key] = std::move(copy);
+    WEFT_ASSIGN_OR_RETURN(training_[wanted.key], Bring(wanted));
   }
   return absl::OkStatus();
 }
 
 absl::StatusOr<BucketPipeline::PartitionPtr> BucketPipeline::Bring(const GrantedPartition& wanted) {
-  auto named = named_.extract(wanted.key);
+  std::shared_ptr<NamedCopy> named;
+  if (auto node = named_.extract(wanted.key)) named = std::move(node.mapped());
   if (wanted.source == GrantedPartition::Source::kInitialise) {
     PartitionPtr fresh = Allocate(wanted.key);
     WEFT_RETURN_IF_ERROR(Initialise(wanted.key, fresh.get()));
     return fresh;
   }
-  if (!named.empty() && named.mapped().token == wanted.base) {
-    return MakeWritable(std::move(named.mapped().data));
+  if (named != nullptr && named->token == wanted.base) {
+    reader_.Drain();
+    if (named->status.ok()) return MakeWritable(std::move(named->data));
   }
-  named = {};  // its memory is free before another copy is read
+  named = nullptr;  // its memory is free before another copy is read
   PartitionPtr read = Allocate(wanted.key);
   const absl::Status status = partitions_->Read({wanted.key, wanted.base}, read.get());
   if (!status.ok()) {
@@ -118,52 +105,40 @@ absl::Status BucketPipeline::Initialise(PartitionKey key, EmbeddingPartition* ou
 void BucketPipeline::Evict(const Grant& grant) {
   std::set<PartitionKey> needed;
   for (const GrantedPartition& p : grant.partitions) needed.insert(p.key);
-  std::set<PartitionKey> hinted;
-  for (const PartitionVersion& v : grant.hint) hinted.insert(v.key);
-  // Hinted copies stay longest, then those used last. With read-ahead, hinted ones always stay:
-  // they would be read again at once.
-  std::vector<PartitionKey> idle;
+  std::vector<PartitionKey> idle = grant.let_go;  // the first to go first
+  std::erase_if(idle, [&](PartitionKey key) { return !named_.contains(key); });
   for (const auto& [key, copy] : named_) {
-    if (needed.contains(key) || (options_.prefetch && hinted.contains(key))) continue;
-    idle.push_back(key);
+    if (!needed.contains(key) && std::ranges::find(idle, key) == idle.end()) {
+      idle.insert(idle.begin(), key);
+    }
   }
-  std::ranges::sort(idle, [&](PartitionKey a, PartitionKey b) {
-    return std::tuple(!hinted.contains(a), named_[b].last_use, a) <
-           std::tuple(!hinted.contains(b), named_[a].last_use, b);
-  });
-  const auto room = static_cast<size_t>(
-      std::max(0, options_.resident_partitions - static_cast<int>(needed.size())));
-  for (size_t i = room; i < idle.size(); ++i) named_.erase(idle[i]);
+  int room = std::max(0, options_.resident_partitions - static_cast<int>(needed.size()));
+  // Nothing to read ahead: what comes next is here already, and stays.
+  if (options_.prefetch && grant.hint.empty()) room = std::max(room, 1);
+  for (size_t i = 0; i + static_cast<size_t>(room) < idle.size(); ++i) named_.erase(idle[i]);
 }
 
 void BucketPipeline::Prefetch(const std::vector<PartitionVersion>& hint) {
   if (!options_.prefetch) return;
-  std::map<PartitionKey, std::shared_ptr<ReadAhead>> kept;
   for (const PartitionVersion& version : hint) {
-    const bool here = training_.contains(version.key) ||
-                      (named_.contains(version.key) && named_[version.key].token == version.token);
-    if (here || version.token == kInitialToken) continue;
-    if (auto found = reading_.find(version.key);
-        found != reading_.end() && found->second->token == version.token) {
-      kept[version.key] = found->second;
-      continue;
-    }
-    auto ahead = std::make_shared<ReadAhead>();
-    ahead->token = version.token;
-    kept[version.key] = ahead;
-    reader_.Submit([this, version, ahead] {
-      ahead->data = Allocate(version.key);
-      ahead->status = partitions_->Read(version, ahead->data.get());
+    // Initial content is drawn faster than it would be read.
+    if (version.token == kInitialToken || training_.contains(version.key)) continue;
+    std::shared_ptr<NamedCopy>& copy = named_[version.key];
+    if (copy != nullptr && copy->token == version.token) continue;
+    copy = std::make_shared<NamedCopy>();
+    copy->token = version.token;
+    reader_.Submit([this, version, copy] {
+      copy->data = Allocate(version.key);
+      copy->status = partitions_->Read(version, copy->data.get());
     });
   }
-  reading_ = std::move(kept);
 }
 
 absl::Status BucketPipeline::Finish(const Grant& grant, std::vector<BucketStats> buckets) {
   WEFT_RETURN_IF_ERROR(Drain());
   StoreJob job{grant.token, {}, std::move(buckets)};
   for (auto& [key, data] : training_) {
-    named_[key] = {grant.token, data, grants_loaded_};
+    named_[key] = std::make_shared<NamedCopy>(NamedCopy{grant.token, data, absl::OkStatus()});
     job.sources.emplace_back(key, std::move(data));
   }
   training_.clear();
@@ -218,7 +193,6 @@ void BucketPipeline::Forget() {
   reader_.Drain();
   training_.clear();
   named_.clear();
-  reading_.clear();
   MutexLock lock(&mu_);
   store_error_ = absl::OkStatus();
 }

@@ -37,7 +37,7 @@ class BucketPipeline {
   struct Options {
     bool prefetch = true;          // read hinted partitions ahead
     bool background_store = true;  // false: Finish stores and releases before it returns
-    int resident_partitions = 2;   // named copies and those in training, together
+    int resident_partitions = 2;   // copies to keep, beside what is read ahead or being stored
   };
 
   // All must outlive this object. `pool` is used by Load, for filling and copying tables.
@@ -80,15 +80,12 @@ class BucketPipeline {
 
  private:
   using PartitionPtr = std::shared_ptr<EmbeddingPartition>;
+  // A copy, or one that is still being read: then the reading thread writes `data` and `status`,
+  // and they may be looked at after a drain.
   struct NamedCopy {
     Token token = kInitialToken;
     PartitionPtr data;
-    uint64_t last_use = 0;
-  };
-  struct ReadAhead {
-    Token token = kInitialToken;
-    PartitionPtr data;
-    absl::Status status;  // written by the reading thread; read after a drain
+    absl::Status status;
   };
   struct StoreJob {
     Token token = kInitialToken;
@@ -113,9 +110,7 @@ class BucketPipeline {
 
   // The caller's thread only.
   std::map<PartitionKey, PartitionPtr> training_;
-  std::map<PartitionKey, NamedCopy> named_;
-  std::map<PartitionKey, std::shared_ptr<ReadAhead>> reading_;
-  uint64_t grants_loaded_ = 0;
+  std::map<PartitionKey, std::shared_ptr<NamedCopy>> named_;
 
   mutable Mutex mu_;
   std::set<const EmbeddingPartition*> storing_ ABSL_GUARDED_BY(mu_);

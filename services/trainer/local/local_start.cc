@@ -287,6 +287,21 @@ RunShape MakeRunShape(const RunConfig& config, const LocalData& data) {
   return shape;
 }
 
+namespace {
+
+// About how fast this configuration trains, from the arithmetic of an edge: six floating-point
+// operations a candidate and coordinate and side, and a fixed part.
+double ExpectedEdgesPerSecond(const RunConfig& config) {
+  constexpr double kOperationsPerSecond = 40e9;  // of a thread
+  constexpr double kFixedSeconds = 0.5e-6;
+  const double sides = (config.disable_lhs_negs ? 0 : 1) + (config.disable_rhs_negs ? 0 : 1);
+  const double operations =
+      6 * sides * config.dimension * (config.num_batch_negs + config.num_uniform_negs);
+  return config.NumThreads() / (operations / kOperationsPerSecond + kFixedSeconds);
+}
+
+}  // namespace
+
 RunPlan MakeRunPlan(const RunConfig& config, const LocalData& data) {
   RunPlan plan;
   plan.num_lhs = config.NumPartitions(Side::kLhs);
@@ -304,6 +319,7 @@ RunPlan MakeRunPlan(const RunConfig& config, const LocalData& data) {
   plan.bucket_order = config.bucket_order;
   plan.resident_partitions = config.resident_partitions;
   plan.commit_seconds = config.commit_seconds;
+  plan.edges_per_second = ExpectedEdgesPerSecond(config);
   plan.num_epochs = config.num_epochs;
   for (const LocalData::EdgePath& path : data.edge_paths) {
     plan.bucket_edges.push_back(path.bucket_edges);
