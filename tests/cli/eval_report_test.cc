@@ -94,10 +94,10 @@ TEST(EvalReportTest, OneSideIsNamed) {
 TEST(EvalReportTest, WithoutTrainingEdgesItSaysWhyNothingWasCounted) {
   EvaluationReport report = SmallReport();
   report.unseen.reset();
-  report.unseen_note = "edge_paths: data/train is not there";
+  report.unseen_note = "edge_paths: no folder data/train";
 
   EXPECT_NE(FormatEvaluation(report).find(
-                "never seen in training: not counted, edge_paths: data/train is not there"),
+                "never seen in training: not counted, edge_paths: no folder data/train"),
             std::string::npos);
   EXPECT_NE(EvaluationToJson(report).find("\"unseen\": null"), std::string::npos);
 }
