@@ -53,6 +53,7 @@ int Run(int argc, char** argv) {
   Action action;
   AddConfigCommand(app, &action);
   AddImportCommand(app, &action);
+  AddTrainCommand(app, &action);
   AddEvalCommand(app, &action);
   AddExportCommand(app, &action);
   AddNeighborsCommand(app, &action);
