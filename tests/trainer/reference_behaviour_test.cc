@@ -6,10 +6,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -26,12 +24,14 @@ using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::weft::testing::AllFloats;
 using ::weft::testing::DrawStepCase;
 using ::weft::testing::IsOk;
 using ::weft::testing::kLosses;
 using ::weft::testing::kOperators;
 using ::weft::testing::NameOf;
 using ::weft::testing::Negatives;
+using ::weft::testing::SameBits;
 using ::weft::testing::StatusIs;
 using ::weft::testing::StepCase;
 using ::weft::testing::StepOptions;
@@ -59,22 +59,6 @@ std::vector<float> GradientOfRow(const BatchGradients::Rows& rows, EntityOffset 
   EXPECT_NE(found, rows.offsets.end());
   const auto first = rows.values.begin() + (found - rows.offsets.begin()) * d;
   return {first, first + d};
-}
-
-std::vector<float> AllFloats(StepCase& c) {
-  std::vector<float> all;
-  const auto append = [&](std::span<const float> values) {
-    all.insert(all.end(), values.begin(), values.end());
-  };
-  for (const EmbeddingPartition* partition : {&c.lhs_partition, &c.rhs_partition}) {
-    append(partition->embeddings.span());
-    append(partition->adagrad_sums.span());
-  }
-  for (const Parameter& p : c.parameters.all()) {
-    append(p.values.span());
-    append(p.adagrad_sums.span());
-  }
-  return all;
 }
 
 StepCase OneEdge(Comparator comparator, std::vector<float> lhs, std::vector<float> rhs) {
@@ -240,11 +224,6 @@ TEST(ReferenceMaxNormTest, RowsOfTheBatchAreScaledInTheTableBeforeTheyAreUsed) {
   const BatchGradients expected = GradientsOf(scaled);
   EXPECT_EQ(gradients.lhs.values, expected.lhs.values);
   EXPECT_EQ(gradients.rhs.values, expected.rhs.values);
-}
-
-// A NaN is no number equal to itself: compared bit by bit.
-bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
 TEST(ReferenceNonFiniteTest, AScoreThatIsNotFiniteStopsTheStepAndNamesTheRelation) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <span>
 
@@ -20,10 +21,23 @@ float Draw(RandomStream& random) {
   return (static_cast<float>(random.Below(2049)) - 1024.0f) * kGrain;
 }
 
+// A power of two near sqrt(16 / dimension), at most 1: keeps scores, and what matrices do to
+// vectors, of the same size in every dimension, as trained ones are.
+float ScaleFor(int64_t dimension) {
+  float scale = 1;
+  while (scale * scale * static_cast<float>(dimension) > 16) scale /= 2;
+  return scale;
+}
+
+// Well above zero: the first step from a sum of zero is the sign of the gradient, which a rounding
+// may flip.
+float DrawSum(RandomStream& random) { return 0.125f + std::abs(Draw(random)); }
+
 EmbeddingPartition DrawPartition(int64_t count, int64_t dimension, RandomStream& random) {
   EmbeddingPartition partition(count, dimension);
-  for (float& x : partition.embeddings.span()) x = Draw(random);
-  for (float& sum : partition.adagrad_sums.span()) sum = std::abs(Draw(random));
+  const float scale = ScaleFor(dimension);
+  for (float& x : partition.embeddings.span()) x = scale * Draw(random);
+  for (float& sum : partition.adagrad_sums.span()) sum = DrawSum(random);
   return partition;
 }
 
@@ -133,8 +147,10 @@ StepCase DrawStepCase(const StepOptions& options, uint64_t seed) {
   c.rhs_partition = DrawPartition(options.num_entities, options.dimension, random);
   c.parameters = MakeInitialParameters(spec);
   for (Parameter& p : c.parameters.all()) {
-    for (float& x : p.values.span()) x += Draw(random) / 2;
-    for (float& sum : p.adagrad_sums.span()) sum = std::abs(Draw(random));
+    const bool is_matrix = p.shape.size() >= 2 && p.shape[p.shape.size() - 2] == options.dimension;
+    const float scale = is_matrix ? ScaleFor(options.dimension) : 1;
+    for (float& x : p.values.span()) x += scale * Draw(random) / 2;
+    for (float& sum : p.adagrad_sums.span()) sum = DrawSum(random);
   }
   for (int i = 0; i < options.num_edges; ++i) {
     c.lhs.push_back(static_cast<EntityOffset>(random.Below(options.num_entities)));
@@ -145,6 +161,26 @@ StepCase DrawStepCase(const StepOptions& options, uint64_t seed) {
   SampleNegatives(spec, c.relation(), options.num_edges, options.num_entities, options.num_entities,
                   {.seed = seed, .pass = 0, .bucket = {}, .batch = 0}, &c.negatives);
   return c;
+}
+
+std::vector<float> AllFloats(const StepCase& c) {
+  std::vector<float> all;
+  const auto append = [&](std::span<const float> values) {
+    all.insert(all.end(), values.begin(), values.end());
+  };
+  for (const EmbeddingPartition* partition : {&c.lhs_partition, &c.rhs_partition}) {
+    append(partition->embeddings.span());
+    append(partition->adagrad_sums.span());
+  }
+  for (const Parameter& p : c.parameters.all()) {
+    append(p.values.span());
+    append(p.adagrad_sums.span());
+  }
+  return all;
+}
+
+bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
 double ClosestHinge(const ModelSpec& spec, const BatchScores& scores) {

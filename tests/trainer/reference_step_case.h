@@ -1,8 +1,8 @@
 // StepCase is one small batch with everything that a BatchStep needs: what the tests of the
 // reference, and the comparison of both implementations, compute.
 //
-// Drawn numbers are multiples of 2^-10 in [-1, 1], so that a step of 2^-16 is exact in float32 and
-// finite differences see no rounding of the inputs.
+// Drawn numbers are multiples of 2^-14 (2^-10 in few dimensions) in [-1, 1], so that a step of
+// 2^-16 is exact in float32 and finite differences see no rounding of the inputs.
 #pragma once
 
 #include <cstdint>
@@ -82,6 +82,11 @@ struct StepCase {
 
 // A case with drawn tables, sums, parameters, edges and samples: a function of (options, seed).
 StepCase DrawStepCase(const StepOptions& options, uint64_t seed);
+
+// Everything that a step may write, in one vector.
+std::vector<float> AllFloats(const StepCase& c);
+// The same bits, NaNs included.
+bool SameBits(const std::vector<float>& a, const std::vector<float>& b);
 
 // The distance of the closest ranking hinge |margin - pos + neg| to its kink; infinite for other
 // losses. Pairs that are not compared (-1e9) do not count.
