@@ -54,9 +54,15 @@ class Comparison {
  public:
   Comparison(const ReferenceAnswers& reference, double tolerance)
       : reference_(reference), tolerance_(tolerance) {
-    // A parameter's gradient is a sum over the rows that it acted on, and may cancel: softmax and
-    // ranking do not change at all when the same is added to all candidates. What was summed is the
-    // scale.
+    const ModelSpec& spec = reference.before.spec;
+    if (spec.bias) {
+      // Every edge adds up to its weight to the gradient of a bias, and softmax cancels all of it:
+      // it does not change when the same is added to all scores.
+      row_gradient_error_ = tolerance * spec.relation(reference.before.relation()).weight *
+                            std::max(1.0, Largest(reference.before.weight));
+    }
+    // A parameter's gradient is a sum over the rows that it acted on, and may cancel likewise. What
+    // was summed is the scale.
     const int64_t d = reference.before.lhs_partition.dimension();
     parameter_gradient_error_ =
         tolerance * (SumOfRows(reference.gradients.lhs, d) + SumOfRows(reference.gradients.rhs, d));
@@ -88,12 +94,14 @@ class Comparison {
 
   void ExpectGradients(const BatchGradients& gradients) const {
     const EmbeddingPartition& lhs = reference_.before.lhs_partition;
-    ExpectNear(Whole(gradients.lhs, lhs), Whole(reference_.gradients.lhs, lhs), "lhs gradient");
+    ExpectNear(Whole(gradients.lhs, lhs), Whole(reference_.gradients.lhs, lhs), "lhs gradient",
+               row_gradient_error_);
     if (reference_.before.shared_table) {
       EXPECT_TRUE(gradients.rhs.offsets.empty());
     } else {
       const EmbeddingPartition& rhs = reference_.before.rhs_partition;
-      ExpectNear(Whole(gradients.rhs, rhs), Whole(reference_.gradients.rhs, rhs), "rhs gradient");
+      ExpectNear(Whole(gradients.rhs, rhs), Whole(reference_.gradients.rhs, rhs), "rhs gradient",
+                 row_gradient_error_);
     }
     for (const Parameter& p : reference_.before.parameters.all()) {
       ExpectNear(GradientOf(gradients, p), GradientOf(reference_.gradients, p),
@@ -166,6 +174,7 @@ class Comparison {
 
   const ReferenceAnswers& reference_;
   const double tolerance_;
+  double row_gradient_error_ = 0;
   double parameter_gradient_error_ = 0;
 };
 

@@ -11,8 +11,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
-#include <string>
-#include <vector>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "services/common/random.h"
@@ -203,21 +202,20 @@ TEST_P(OracleTest, EqualVectorsAgree) {
 
 // Far from the origin and close to each other: |a|^2 - 2ab + |b|^2 has nothing left of the
 // distance.
-TEST_P(OracleTest, CloseVectorsFarFromTheOriginAgree) {
-  if (GetParam() != Comparator::kL2 && GetParam() != Comparator::kSquaredL2) {
-    GTEST_SKIP() << "is about distances";
-  }
-  for (const bool dynamic : {false, true}) {
-    StepOptions options;
-    options.comparator = GetParam();
-    options.dynamic = dynamic;
-    options.dimension = 20;
-    SCOPED_TRACE(options.Name());
-    StepCase c = DrawStepCase(options, 1);
-    for (EmbeddingPartition* partition : {&c.lhs_partition, &c.rhs_partition}) {
-      for (float& x : partition->embeddings.span()) x = 32 + x / 8;
+TEST(OracleDistancesTest, CloseVectorsFarFromTheOriginAgree) {
+  for (const Comparator comparator : {Comparator::kL2, Comparator::kSquaredL2}) {
+    for (const bool dynamic : {false, true}) {
+      StepOptions options;
+      options.comparator = comparator;
+      options.dynamic = dynamic;
+      options.dimension = 20;
+      SCOPED_TRACE(options.Name());
+      StepCase c = DrawStepCase(options, 1);
+      for (EmbeddingPartition* partition : {&c.lhs_partition, &c.rhs_partition}) {
+        for (float& x : partition->embeddings.span()) x = 32 + x / 8;
+      }
+      ExpectAllAgree(std::move(c));
     }
-    ExpectAllAgree(std::move(c));
   }
 }
 
