@@ -14,45 +14,6 @@
 namespace weft::cli {
 namespace {
 
-using Kind = JsonNode::Kind;
-
-JsonNode Text(std::string text) {
-  JsonNode node;
-  node.kind = Kind::kString;
-  node.text = std::move(text);
-  return node;
-}
-JsonNode Integer(int64_t value) {
-  JsonNode node;
-  node.kind = Kind::kInteger;
-  node.text = absl::StrCat(value);
-  return node;
-}
-JsonNode Decimal(double value) {
-  JsonNode node;
-  node.kind = Kind::kDecimal;
-  node.text = JsonNumber(value);
-  return node;
-}
-JsonNode Boolean(bool value) {
-  JsonNode node;
-  node.kind = Kind::kBool;
-  node.boolean = value;
-  return node;
-}
-JsonNode Object(std::vector<JsonMember> members = {}) {
-  JsonNode node;
-  node.kind = Kind::kObject;
-  node.members = std::move(members);
-  return node;
-}
-JsonNode List(std::vector<JsonNode> elements) {
-  JsonNode node;
-  node.kind = Kind::kArray;
-  node.elements = std::move(elements);
-  return node;
-}
-
 // A column's name as the name of an entity type, if it can be one.
 std::string TypeName(const DataSketch& sketch, int column, const std::string& otherwise) {
   if (!sketch.has_header) return otherwise;
@@ -126,9 +87,10 @@ class Proposer {
       Say("num_partitions is 1: right while the embeddings fit into memory (entities x dimension x "
           "4 bytes); --entities NAME=PARTITIONS sets it.");
     }
-    JsonNode entities = Object();
+    JsonNode entities = JsonNode::Object();
     for (const auto& [name, partitions] : types) {
-      entities.members.push_back({name, Object({{"num_partitions", Integer(partitions)}})});
+      entities.members.push_back(
+          {name, JsonNode::Object({{"num_partitions", JsonNode::Integer(int64_t{partitions})}})});
     }
     Add("entities", std::move(entities));
     lhs_ = types.front().first;
@@ -159,10 +121,13 @@ class Proposer {
     } else {
       Say("relations: one, as the data has no column for them.");
     }
-    JsonNode relation = Object({{"name", Text(name)}, {"lhs", Text(lhs_)}, {"rhs", Text(rhs_)}});
-    relation.members.push_back({"operator", Text(many_relations_ ? "complex_diagonal" : "none")});
-    Add("relations", List({std::move(relation)}));
-    if (many_relations_) Add("dynamic_relations", Boolean(true));
+    JsonNode relation = JsonNode::Object({{"name", JsonNode::String(name)},
+                                          {"lhs", JsonNode::String(lhs_)},
+                                          {"rhs", JsonNode::String(rhs_)}});
+    relation.members.push_back(
+        {"operator", JsonNode::String(many_relations_ ? "complex_diagonal" : "none")});
+    Add("relations", JsonNode::Array({std::move(relation)}));
+    if (many_relations_) Add("dynamic_relations", JsonNode::Boolean(true));
   }
 
   std::string SomeRelations() const {
@@ -177,17 +142,17 @@ class Proposer {
   }
 
   void ChooseModel() {
-    Add("dimension", Integer(dimension_));
-    Add("global_emb", Boolean(false));
-    Add("comparator", Text("dot"));
-    Add("loss_fn", Text("softmax"));
-    Add("lr", Decimal(0.1));
+    Add("dimension", JsonNode::Integer(int64_t{dimension_}));
+    Add("global_emb", JsonNode::Boolean(false));
+    Add("comparator", JsonNode::String("dot"));
+    Add("loss_fn", JsonNode::String("softmax"));
+    Add("lr", JsonNode::Decimal(0.1));
     if (many_relations_) {
       Say("operator complex_diagonal, comparator dot, loss_fn softmax, regularizer N3: ComplEx, a "
           "strong model of knowledge graphs; dimension 200 is 100 complex numbers.");
-      Add("regularization_coef", Decimal(1e-3));
-      Add("num_batch_negs", Integer(50));
-      Add("num_uniform_negs", Integer(500));
+      Add("regularization_coef", JsonNode::Decimal(1e-3));
+      Add("num_batch_negs", JsonNode::Integer(int64_t{50}));
+      Add("num_uniform_negs", JsonNode::Integer(int64_t{500}));
       Say("num_uniform_negs 500: more wrong answers a question make better ranks.");
     } else {
       Say("comparator dot, loss_fn softmax, dimension 100: a good start for a graph with one "
@@ -196,18 +161,18 @@ class Proposer {
   }
 
   void ChoosePaths() {
-    Add("entity_path", Text(options_.folder + "/entities"));
-    Add("edge_paths", List({Text(options_.folder + "/edges")}));
-    Add("checkpoint_path", Text(options_.folder + "/model"));
+    Add("entity_path", JsonNode::String(options_.folder + "/entities"));
+    Add("edge_paths", JsonNode::Array({JsonNode::String(options_.folder + "/edges")}));
+    Add("checkpoint_path", JsonNode::String(options_.folder + "/model"));
   }
 
   void ChooseTraining() {
     const int64_t edges = std::max<int64_t>(1, options_.num_edges);
     const int epochs = edges < 1'000'000 ? 30 : edges < 100'000'000 ? 10 : 3;
-    Add("num_epochs", Integer(epochs));
+    Add("num_epochs", JsonNode::Integer(int64_t{epochs}));
     Say(absl::StrCat("num_epochs ", epochs, ": ", options_.whole ? "" : "about ",
                      FormatCount(options_.num_edges), " edges; fewer edges need more epochs."));
-    Add("eval_fraction", Decimal(0));
+    Add("eval_fraction", JsonNode::Decimal(0));
     Say("eval_fraction 0: every edge is trained. Above 0 that share is held out to watch "
         "progress.");
   }
@@ -218,7 +183,7 @@ class Proposer {
   int dimension_ = 0;
   std::string lhs_;
   std::string rhs_;
-  JsonNode json_ = Object();
+  JsonNode json_ = JsonNode::Object();
   ConfigProposal proposal_;
 };
 

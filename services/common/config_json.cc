@@ -240,6 +240,55 @@ std::optional<std::string> Foreign(absl::string_view text) {
 
 }  // namespace
 
+JsonNode JsonNode::Boolean(bool value) {
+  JsonNode node;
+  node.kind = Kind::kBool;
+  node.boolean = value;
+  return node;
+}
+
+JsonNode JsonNode::Integer(int64_t value) {
+  JsonNode node;
+  node.kind = Kind::kInteger;
+  node.text = absl::StrCat(value);
+  return node;
+}
+
+JsonNode JsonNode::Integer(uint64_t value) {
+  JsonNode node;
+  node.kind = Kind::kInteger;
+  node.text = absl::StrCat(value);
+  return node;
+}
+
+JsonNode JsonNode::Decimal(double value) {
+  JsonNode node;
+  node.kind = Kind::kDecimal;
+  node.text = JsonNumber(value);
+  return node;
+}
+
+JsonNode JsonNode::String(absl::string_view text) {
+  JsonNode node;
+  node.kind = Kind::kString;
+  node.text = std::string(text);
+  return node;
+}
+
+JsonNode JsonNode::Array(std::vector<JsonNode> elements) {
+  JsonNode node;
+  node.kind = Kind::kArray;
+  node.elements = std::move(elements);
+  return node;
+}
+
+JsonNode JsonNode::Object(std::vector<JsonMember> members) {
+  JsonNode node;
+  node.kind = Kind::kObject;
+  node.members = std::move(members);
+  return node;
+}
+
 const JsonNode* JsonNode::Find(absl::string_view key) const {
   for (const JsonMember& member : members) {
     if (member.key == key) return &member.value;

@@ -32,6 +32,14 @@ struct JsonNode {
   // -line (from 1) wrote. 0: neither.
   int line = 0;
 
+  static JsonNode Boolean(bool value);
+  static JsonNode Integer(int64_t value);
+  static JsonNode Integer(uint64_t value);
+  static JsonNode Decimal(double value);
+  static JsonNode String(absl::string_view text);
+  static JsonNode Array(std::vector<JsonNode> elements = {});
+  static JsonNode Object(std::vector<JsonMember> members = {});
+
   bool is(Kind k) const { return kind == k; }
   // The first member of that key; null without one.
   const JsonNode* Find(absl::string_view key) const;

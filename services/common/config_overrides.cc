@@ -27,13 +27,6 @@ void SetLine(JsonNode* node, int line) {
   for (JsonMember& member : node->members) SetLine(&member.value, line);
 }
 
-JsonNode StringNode(absl::string_view text) {
-  JsonNode node;
-  node.kind = Kind::kString;
-  node.text = std::string(text);
-  return node;
-}
-
 // One override on its way down the document.
 class Override {
  public:
@@ -67,8 +60,7 @@ class Override {
         value = &object->members.emplace_back(JsonMember{field->name(), {}}).value;
       }
       if (value->is(Kind::kNull)) {
-        *value = JsonNode();
-        value->kind = Kind::kObject;
+        *value = JsonNode::Object();
         value->line = line_;
       }
       if (value->is(Kind::kObject)) {
@@ -138,11 +130,10 @@ class Override {
     if (!strings || absl::StartsWith(value_, "[")) {
       return field.is_repeated() ? ParseDocument(key) : ParseElement(key, field);
     }
-    JsonNode list;
-    list.kind = Kind::kArray;
+    JsonNode list = JsonNode::Array();
     if (!value_.empty()) {
       for (const absl::string_view part : absl::StrSplit(value_, ',')) {
-        list.elements.push_back(StringNode(part));
+        list.elements.push_back(JsonNode::String(part));
       }
     }
     SetLine(&list, line_);
@@ -154,7 +145,7 @@ class Override {
     if (field.cpp_type() != FieldDescriptor::CPPTYPE_STRING || quoted || value_ == "null") {
       return ParseDocument(key);
     }
-    JsonNode node = StringNode(value_);
+    JsonNode node = JsonNode::String(value_);
     node.line = line_;
     return node;
   }
@@ -168,7 +159,7 @@ class Override {
         Add(key, std::string(parsed.status().message()));
         return std::nullopt;
       }
-      parsed = StringNode(value_);
+      parsed = JsonNode::String(value_);
     }
     SetLine(&*parsed, line_);
     return *std::move(parsed);

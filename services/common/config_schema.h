@@ -1,40 +1,33 @@
-// The JSON of a message, by the message's own descriptor: the schema is the .proto file.
+// What the .proto file says about the keys of a message: it is the schema of the JSON.
 //
-// Scalars, lists of strings, messages, lists of messages, and objects of messages. Ranges, allowed
-// names and the like come from the option weft.v1.rule.
+// Scalars, lists of strings, messages, lists of messages, and objects of messages
+// (Rule.object_key). Ranges, allowed names and the like come from the option weft.v1.rule.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "absl/types/span.h"
 #include "services/common/config_json.h"
-#include "services/common/config_problems.h"
 
 namespace google::protobuf {
 class Descriptor;
 class FieldDescriptor;
-class Message;
 }  // namespace google::protobuf
+
+namespace weft::v1 {
+class Rule;
+}
 
 namespace weft {
 
-// Names beyond Rule.one_of, for the extensible fields of that name.
-struct ExtraNames {
-  std::string field;
-  std::vector<std::string> names;
-};
+const v1::Rule& RuleOf(const google::protobuf::FieldDescriptor& field);
 
-// Fills `message` with what is right in `json` and adds every problem of the rest to `problems`.
-// Keys in PBG's old mixedCase are understood. `key` is the path of `json` in the whole document.
-void ReadMessage(const JsonNode& json, absl::string_view key,
-                 absl::Span<const ExtraNames> extra_names, google::protobuf::Message* message,
-                 ConfigProblems* problems);
+// Whether the field is the key of an object, so no key within it.
+bool IsObjectKey(const google::protobuf::FieldDescriptor& field);
 
-// Every key of the message in the order of the .proto file: what is absent is null where that is
-// allowed, else left out. `pbg_only`: without Weft's own keys.
-JsonNode WriteMessage(const google::protobuf::Message& message, bool pbg_only);
+// The field that is the key, for a list of messages that is an object in JSON; else null.
+const google::protobuf::FieldDescriptor* ObjectKeyOf(const google::protobuf::FieldDescriptor& list);
 
 // The field of that name, or of the name that PBG's old mixedCase stands for; null without one.
 const google::protobuf::FieldDescriptor* FindField(const google::protobuf::Descriptor& type,
@@ -42,7 +35,7 @@ const google::protobuf::FieldDescriptor* FindField(const google::protobuf::Descr
 
 std::vector<std::string> FieldNames(const google::protobuf::Descriptor& type);
 
-// "lr" -> "is unknown; did you mean ...".
+// "learning_rate" -> `unknown key; did you mean "lr"?`.
 std::string UnknownKey(const google::protobuf::Descriptor& type, absl::string_view name);
 
 // The keys without an effect here whose value in `json` is not PBG's default.
