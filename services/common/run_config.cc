@@ -81,6 +81,24 @@ void RefuseWhatIsMissing(const v1::RunConfig& message, ConfigProblems* problems)
   }
 }
 
+// The fused implementation computes what is built in, and nothing else.
+void RequireReferenceForExtraNames(const RunConfig& config, const ConfigOptions& options,
+                                   ConfigProblems* problems) {
+  if (config.compute == Compute::kReference) return;
+  const auto check = [&](const std::string& key, const std::string& name,
+                         const std::vector<std::string>& extra) {
+    if (std::find(extra.begin(), extra.end(), name) == extra.end()) return;
+    problems->Add(key, absl::StrCat("is ", name, ", which is not built in and needs compute to be ",
+                                    "reference"));
+  };
+  check("comparator", config.comparator, options.extra_comparators);
+  check("loss_fn", config.loss_fn, options.extra_losses);
+  for (size_t r = 0; r < config.relations.size(); ++r) {
+    check(MemberKey(ElementKey("relations", r), "operator"), config.relations[r].operator_name,
+          options.extra_operators);
+  }
+}
+
 }  // namespace
 
 int RunConfig::NumPartitions(Side side) const {
@@ -120,6 +138,7 @@ absl::StatusOr<ConfigResult> ParseRunConfig(std::string_view json, std::string_v
   ConfigResult result;
   result.config = RunConfigFromProto(message, &problems);
   if (!problems.full()) ValidateRunConfig(result.config, &problems);
+  RequireReferenceForExtraNames(result.config, options, &problems);
   for (ConfigProblem& problem : problems.list()) {
     if (problem.line == 0) problem.line = LineOf(document, problem.key);
   }

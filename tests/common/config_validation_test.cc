@@ -13,6 +13,7 @@ using ::testing::HasSubstr;
 using testing::IsOk;
 using ::testing::Not;
 using ::testing::StartsWith;
+using testing::StatusIs;
 
 TEST(ConfigRangesTest, ValuesOutOfRangeAreRefused) {
   for (const char* wrong : {"lr=-1",
@@ -115,11 +116,25 @@ TEST(ConfigNamesTest, RegisteredNamesAreValid) {
   options.extra_comparators = {"hyperbolic"};
   options.extra_losses = {"hinge"};
 
-  const auto result = ParseSmall(
-      {"relations.0.operator=rotation", "comparator=hyperbolic", "loss_fn=hinge"}, options);
+  const auto result = ParseSmall({"relations.0.operator=rotation", "comparator=hyperbolic",
+                                  "loss_fn=hinge", "compute=reference"},
+                                 options);
 
   ASSERT_THAT(result, IsOk());
   EXPECT_EQ(result->config.relations[0].operator_name, "rotation");
+}
+
+TEST(ConfigNamesTest, RegisteredNamesNeedTheReferenceImplementation) {
+  ConfigOptions options;
+  options.extra_operators = {"rotation"};
+  options.extra_losses = {"hinge"};
+
+  const auto result = ParseSmall({"relations.0.operator=rotation", "loss_fn=hinge"}, options);
+
+  EXPECT_THAT(result,
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("relations[0].operator: is rotation, which is not built in"),
+                             HasSubstr("loss_fn: is hinge, which is not built in"))));
 }
 
 TEST(ConfigNamesTest, ARegisteredOperatorIsNoComparator) {
