@@ -55,26 +55,18 @@ void AllPass::BackwardTile(StepContext* context, StepSide* side, const Queries& 
     if (own >= 0 && own < count) tile_.grads.at(own, i) = 0;
   }
   scoring.BeginBackward(&tile_);
-  scoring.QueryGradients(tile_, candidates.plain, queries, *queries_written, query_grads);
+  scoring.QueryGradients(tile_, candidates.plain, queries,
+                         {.block = query_grads, .accumulate = *queries_written, .scattered = {}});
   *queries_written = true;
   const RowBlock grads = context->arena->Rows(count, context->dim);
-  scoring.CandidateGradients(tile_, candidates.plain, queries, 0, false, grads);
+  scoring.CandidateGradients(tile_, candidates.plain, queries, 0,
+                             {.block = grads, .scattered = {}});
   scoring.AddClosePairs(tile_, candidates.plain, queries, grads, query_grads);
   scoring.PrepareBackward(candidates.plain, grads);
   if (side->op != nullptr && !context->dynamic_operator) {
     context->operators->Backward(side->op, nullptr, candidates.input, grads);
   }
-  ClearPadding(grads);
-  // A row's own gradients of both sides' corruption, when they share the table, come together here;
-  // the global embeddings' are then the sums of each side's.
-  RowGradients* rows = context->rows;
-  const RowBlock slots = rows->Slots(rows->dense_slot(side->side) + candidates.first, count);
-  const bool shared = rows->shared_table();
-  if (dense_written_[shared ? 0 : static_cast<int>(side->side)]) {
-    AddRows(grads, slots);
-  } else {
-    CopyRows(grads, slots);
-  }
+  context->rows->AddDense(side->side, candidates.first, grads);
 }
 
 void AllPass::Corrupt(StepContext* context, SideRows* candidates, SideRows* queries) {
@@ -134,7 +126,6 @@ void AllPass::Corrupt(StepContext* context, SideRows* candidates, SideRows* quer
       }
       arena->Release(mark);
     }
-    dense_written_[context->rows->shared_table() ? 0 : static_cast<int>(side->side)] = true;
   }
   if (!context->backward) return;
   EnsureWritten(candidates);
@@ -146,29 +137,13 @@ void AllPass::Corrupt(StepContext* context, SideRows* candidates, SideRows* quer
 
 void AllPass::Run(StepContext* context, const BatchQueries* const batch[2]) {
   const Arena::Mark mark = context->arena->mark();
-  dense_written_[0] = dense_written_[1] = false;
   SideRows sides[2];
   for (int s = 0; s < 2; ++s) {
-    sides[s] = LoadSide(context, &context->sides[s], 0, context->n, {}, s * context->n, batch[s]);
+    sides[s] = LoadPositives(context, &context->sides[s], 0, context->n, batch[s]);
   }
   Corrupt(context, &sides[0], &sides[1]);
   Corrupt(context, &sides[1], &sides[0]);
-  for (SideRows& side : sides) AddRegularization(context, &side);
-  if (context->backward) {
-    // Dense slots first: the positives' are added to them.
-    for (int s = 0; s < 2; ++s) {
-      if (!dense_written_[s]) continue;
-      StepSide& side = context->sides[s];
-      // Whether the table is shared or not, both sides have one entity type only if it is.
-      context->rows->FinishSlots(context->rows->dense_slot(side.side), side.table.count,
-                                 side.global_grads);
-    }
-    for (SideRows& side : sides) BackwardCandidates(context, &side);
-    if (batch[0] == nullptr) {
-      for (SideRows& side : sides) BackwardQueries(context, &side);
-      for (SideRows& side : sides) FinishSlots(context, side);
-    }
-  }
+  for (int s = 0; s < 2; ++s) FinishSide(context, &sides[s], batch[s]);
   context->arena->Release(mark);
 }
 

@@ -40,7 +40,6 @@ class AllPass {
                     const RowBlock& query_grads);
 
   ScoredTile tile_;
-  bool dense_written_[2] = {false, false};  // by table
 };
 
 }  // namespace weft

@@ -42,24 +42,12 @@ void ChunkPass::Forward(StepContext* context, Direction* d) {
   }
 }
 
-void ChunkPass::ForwardTransposed(StepContext* context, Direction* lhs, Direction* rhs) {
-  Forward(context, rhs);
-  const int64_t m = rhs->queries.size();
-  if (lhs->candidates.rows.rows > m) {
-    context->scoring.ScoreRows(lhs->candidates_side->negatives(), lhs->queries, m, &lhs->tile);
-  }
-  TransposeTile(BatchPart(rhs->tile.scores), BatchPart(lhs->tile.scores));
-  if (rhs->tile.distances.data != nullptr) {
-    TransposeTile(BatchPart(rhs->tile.distances), BatchPart(lhs->tile.distances));
-  }
-  std::copy_n(rhs->pos, m, lhs->pos);
-}
-
 void ChunkPass::Lose(StepContext* context, Direction* d) {
   StepSide& side = *d->candidates_side->side;
   const int64_t first = d->candidates_side->first_edge;
   const int64_t m = d->queries.size();
   const float* weights = context->weights + first;
+  if (context->scores != nullptr) CopyScores(context, *d);
   context->loss.Positives(m, d->pos, weights, d->pos_grad, side.loss + first);
   if (d->num_negatives == 0) {
     // Nothing else looks at these scores: NaN unless they are finite.
@@ -67,7 +55,6 @@ void ChunkPass::Lose(StepContext* context, Direction* d) {
     return;
   }
   if (d->batch) SetDiagonal(BatchPart(d->tile.scores), kMaskedScore);
-  if (context->scores != nullptr) CopyScores(context, *d);
   side.violators += context->loss.Negatives({.scores = d->tile.scores,
                                              .grads = d->tile.grads,
                                              .pos = d->pos,
@@ -78,19 +65,51 @@ void ChunkPass::Lose(StepContext* context, Direction* d) {
 }
 
 void ChunkPass::CopyScores(StepContext* context, const Direction& d) {
-  const Side side = d.candidates_side->side->side;
-  std::vector<float>& out =
-      side == Side::kLhs ? context->scores->lhs_neg : context->scores->rhs_neg;
+  const bool lhs = d.candidates_side->side->side == Side::kLhs;
+  const int64_t first = d.candidates_side->first_edge;
   const int64_t m = d.queries.size();
+  std::copy_n(d.pos, m, (lhs ? context->scores->lhs_pos : context->scores->rhs_pos).data() + first);
+  if (d.num_negatives == 0) return;
   const int64_t from_batch = d.batch ? m : 0;
   const int64_t uniform = d.tile.scores.rows - from_batch;
-  float* to = out.data() + d.candidates_side->first_edge * d.num_negatives;
-  TransposeTile(d.tile.scores.Rows(0, from_batch), {to, m, from_batch, d.num_negatives});
-  TransposeTile(d.tile.scores.Rows(from_batch, uniform),
-                {to + d.num_negatives - uniform, m, uniform, d.num_negatives});
-  for (int64_t i = 0; d.batch && i < m; ++i) {
-    std::fill_n(to + i * d.num_negatives + m, context->chunk_size - m, kMaskedScore);
+  const Tile out{
+      (lhs ? context->scores->lhs_neg : context->scores->rhs_neg).data() + first * d.num_negatives,
+      m, d.num_negatives, d.num_negatives};
+  if (d.batch) {
+    TransposeTile(BatchPart(d.tile.scores), {out.data, m, m, out.stride});
+    for (int64_t i = 0; i < m; ++i) {
+      out.at(i, i) = kMaskedScore;
+      std::fill_n(&out.at(i, m), context->chunk_size - m, kMaskedScore);
+    }
   }
+  TransposeTile(d.tile.scores.Rows(from_batch, uniform),
+                {out.data + d.num_negatives - uniform, m, uniform, out.stride});
+}
+
+void ChunkPass::BackwardCandidates(StepContext* context, Direction* d) {
+  const Scoring& scoring = context->scoring;
+  SideRows* rows = d->candidates_side;
+  const int64_t m = rows->num_positives;
+  if (!d->batch) {
+    scoring.CandidateGradients(d->tile, rows->negatives(), d->queries, 0,
+                               {.block = rows->negative_grads(), .scattered = {}});
+  } else if (rows->direct) {
+    const ScatteredRows scattered =
+        context->rows->BeginProduct(rows->positive_slots, rows->negative_slots);
+    scoring.CandidateGradients(d->tile, rows->plain, d->queries, 0,
+                               {.block = {}, .scattered = scattered});
+    context->rows->EndProduct();
+  } else if (!rows->written) {
+    scoring.CandidateGradients(d->tile, rows->plain, d->queries, 0,
+                               {.block = rows->grads, .scattered = {}});
+  } else {
+    scoring.CandidateGradients(
+        d->tile, rows->positives(), d->queries, 0,
+        {.block = rows->positive_grads(), .accumulate = true, .scattered = {}});
+    scoring.CandidateGradients(d->tile, rows->negatives(), d->queries, m,
+                               {.block = rows->negative_grads(), .scattered = {}});
+  }
+  if (d->batch) rows->written = true;
 }
 
 void ChunkPass::Backward(StepContext* context, Direction* d) {
@@ -103,32 +122,77 @@ void ChunkPass::Backward(StepContext* context, Direction* d) {
       for (int64_t i = 0; i < d->queries.size(); ++i) d->tile.grads.at(i, i) = d->pos_grad[i];
     }
     scoring.BeginBackward(&d->tile);
-    scoring.QueryGradients(d->tile, d->candidates, d->queries, queries->queries_written(),
-                           query_grads);
+    scoring.QueryGradients(
+        d->tile, d->candidates, d->queries,
+        {.block = query_grads, .accumulate = queries->queries_written(), .scattered = {}});
     queries->queries_written() = true;
-    RowBlock candidate_grads = candidates->negative_grads();
-    if (d->batch && !candidates->written) {
-      candidate_grads = candidates->grads;
-      candidates->written = true;
-      scoring.CandidateGradients(d->tile, candidates->plain, d->queries, 0, false, candidate_grads);
-    } else if (d->batch) {
-      candidate_grads = candidates->grads;
-      const int64_t m = candidates->num_positives;
-      scoring.CandidateGradients(d->tile, candidates->positives(), d->queries, 0, true,
-                                 candidates->positive_grads());
-      scoring.CandidateGradients(d->tile, candidates->negatives(), d->queries, m, false,
-                                 candidates->negative_grads());
-    } else {
-      scoring.CandidateGradients(d->tile, candidates->negatives(), d->queries, 0, false,
-                                 candidate_grads);
-    }
-    scoring.AddClosePairs(d->tile, d->candidates, d->queries, candidate_grads, query_grads);
+    BackwardCandidates(context, d);
+    scoring.AddClosePairs(d->tile, d->candidates, d->queries,
+                          d->batch ? candidates->grads : candidates->negative_grads(), query_grads);
   }
   if (d->batch) return;
   EnsureWritten(candidates);
   EnsureWritten(queries);
   scoring.ScorePairsBackward(d->queries.prepared, candidates->positives(), d->pos_grad, query_grads,
                              candidates->positive_grads());
+}
+
+void ChunkPass::RunOneByOne(StepContext* context, int64_t chunk, SideRows sides[2]) {
+  Arena* arena = context->arena;
+  for (int s = 0; s < 2; ++s) {
+    const StepSide& side = context->sides[s];
+    LoadNegatives(context, &sides[s],
+                  side.uniform.subspan(chunk * side.num_uniform, side.num_uniform));
+    const Arena::Mark mark = arena->mark();
+    Direction& direction = directions_[s];
+    Begin(context, &sides[s], &sides[1 - s], &direction);
+    // What comes next: the right-hand side's negatives, then the next chunk.
+    const int64_t next = context->NegativeSlots(Side::kRhs, chunk).first;
+    const int64_t following = context->FirstSlot(chunk + 1);
+    const double flops = 6.0 * static_cast<double>(direction.candidates.rows.rows *
+                                                   sides[s].num_positives * context->dim);
+    if (s == 0) {
+      context->Prefetch(next, following, flops);
+    } else if (chunk + 1 < context->num_chunks()) {
+      context->Prefetch(following, context->NegativeSlots(Side::kRhs, chunk + 1).first, flops);
+    }
+    Forward(context, &direction);
+    Lose(context, &direction);
+    if (context->backward) Backward(context, &direction);
+    arena->Release(mark);
+  }
+}
+
+void ChunkPass::RunTransposed(StepContext* context, int64_t chunk, SideRows sides[2]) {
+  for (int s = 0; s < 2; ++s) {
+    const StepSide& side = context->sides[s];
+    LoadNegatives(context, &sides[s],
+                  side.uniform.subspan(chunk * side.num_uniform, side.num_uniform));
+  }
+  if (chunk + 1 < context->num_chunks()) {
+    const int64_t rows =
+        2 * sides[0].num_positives + 2 * sides[0].plain.rows.rows + 2 * sides[1].plain.rows.rows;
+    context->Prefetch(context->FirstSlot(chunk + 1), context->FirstSlot(chunk + 2),
+                      2.0 * static_cast<double>(rows * sides[0].num_positives * context->dim));
+  }
+  Direction& lhs = directions_[0];
+  Direction& rhs = directions_[1];
+  Begin(context, &sides[0], &sides[1], &lhs);
+  Begin(context, &sides[1], &sides[0], &rhs);
+  const int64_t m = rhs.queries.size();
+
+  Forward(context, &rhs);
+  if (lhs.candidates.rows.rows > m) {
+    context->scoring.ScoreRows(sides[0].negatives(), lhs.queries, m, &lhs.tile);
+  }
+  TransposeTile(BatchPart(rhs.tile.scores), BatchPart(lhs.tile.scores));
+  if (rhs.tile.distances.data != nullptr) {
+    TransposeTile(BatchPart(rhs.tile.distances), BatchPart(lhs.tile.distances));
+  }
+  std::copy_n(rhs.pos, m, lhs.pos);
+  Lose(context, &lhs);
+  Lose(context, &rhs);
+  if (context->backward) BackwardTransposed(context, &lhs, &rhs);
 }
 
 void ChunkPass::BackwardTransposed(StepContext* context, Direction* lhs, Direction* rhs) {
@@ -149,71 +213,51 @@ void ChunkPass::BackwardTransposed(StepContext* context, Direction* lhs, Directi
   scoring.BeginBackward(&right);
   scoring.BeginBackward(&left);
 
-  SideRows* lhs_rows = lhs->candidates_side;
-  SideRows* rhs_rows = rhs->candidates_side;
-  scoring.QueryGradients(right, rhs->candidates, rhs->queries, false, lhs_rows->positive_grads());
-  scoring.QueryGradients(left, lhs->candidates, lhs->queries, false, rhs_rows->positive_grads());
-  scoring.CandidateGradients(right, rhs_rows->negatives(), rhs->queries, m, false,
-                             rhs_rows->negative_grads());
-  scoring.CandidateGradients(left, lhs_rows->negatives(), lhs->queries, m, false,
-                             lhs_rows->negative_grads());
-  scoring.AddClosePairs(right, rhs->candidates, rhs->queries, rhs_rows->grads,
-                        lhs_rows->positive_grads());
-  scoring.AddClosePairs(left, lhs->candidates, lhs->queries, lhs_rows->grads,
-                        rhs_rows->positive_grads());
-  lhs_rows->written = rhs_rows->written = true;
+  // A side's positives are the other side's queries.
+  for (Direction* d : {rhs, lhs}) {
+    SideRows* positives = d->queries_side;
+    SideRows* negatives = d->candidates_side;
+    RowGradients* rows = context->rows;
+    GradientTarget target;
+    if (positives->direct) {
+      target.scattered = rows->BeginProduct(positives->positive_slots);
+    } else {
+      target.block = positives->positive_grads();
+    }
+    scoring.QueryGradients(d->tile, d->candidates, d->queries, target);
+    if (positives->direct) rows->EndProduct();
+    positives->written = true;
+
+    target = {};
+    if (negatives->direct) {
+      target.scattered = rows->BeginProduct(negatives->negative_slots);
+    } else {
+      target.block = negatives->negative_grads();
+    }
+    scoring.CandidateGradients(d->tile, negatives->negatives(), d->queries, m, target);
+    if (negatives->direct) rows->EndProduct();
+  }
+  scoring.AddClosePairs(right, rhs->candidates, rhs->queries, rhs->candidates_side->grads,
+                        lhs->candidates_side->positive_grads());
+  scoring.AddClosePairs(left, lhs->candidates, lhs->queries, lhs->candidates_side->grads,
+                        rhs->candidates_side->positive_grads());
 }
 
 void ChunkPass::Run(StepContext* context, int64_t chunk, const BatchQueries* const batch[2]) {
   Arena* arena = context->arena;
   const Arena::Mark mark = arena->mark();
   const int64_t first = chunk * context->chunk_size;
-  const int64_t m = std::min(context->chunk_size, context->n - first);
-  int64_t slot = context->FirstSlot(chunk);
   SideRows sides[2];
   for (int s = 0; s < 2; ++s) {
-    StepSide& side = context->sides[s];
-    sides[s] =
-        LoadSide(context, &side, first, m,
-                 side.uniform.subspan(chunk * side.num_uniform, side.num_uniform), slot, batch[s]);
-    slot += m + side.num_uniform;
+    sides[s] = LoadPositives(context, &context->sides[s], first, context->PositivesOfChunk(chunk),
+                             batch[s]);
   }
-
-  Direction& lhs = directions_[0];
-  Direction& rhs = directions_[1];
-  Begin(context, &sides[0], &sides[1], &lhs);
-  Begin(context, &sides[1], &sides[0], &rhs);
-  const bool transposed = lhs.batch && rhs.batch && !context->dynamic_operator;
-  if (transposed) {
-    ForwardTransposed(context, &lhs, &rhs);
+  if (context->transposed()) {
+    RunTransposed(context, chunk, sides);
   } else {
-    Forward(context, &lhs);
-    Forward(context, &rhs);
+    RunOneByOne(context, chunk, sides);
   }
-  if (context->scores != nullptr) {
-    std::copy_n(lhs.pos, m, context->scores->lhs_pos.begin() + first);
-    std::copy_n(rhs.pos, m, context->scores->rhs_pos.begin() + first);
-  }
-  Lose(context, &lhs);
-  Lose(context, &rhs);
-
-  if (context->backward) {
-    if (transposed) {
-      BackwardTransposed(context, &lhs, &rhs);
-    } else {
-      Backward(context, &lhs);
-      Backward(context, &rhs);
-    }
-    for (SideRows& side : sides) EnsureWritten(&side);
-  }
-  for (SideRows& side : sides) AddRegularization(context, &side);
-  if (context->backward) {
-    for (SideRows& side : sides) BackwardCandidates(context, &side);
-    if (batch[0] == nullptr) {
-      for (SideRows& side : sides) BackwardQueries(context, &side);
-      for (SideRows& side : sides) FinishSlots(context, side);
-    }
-  }
+  for (int s = 0; s < 2; ++s) FinishSide(context, &sides[s], batch[s]);
   arena->Release(mark);
 }
 

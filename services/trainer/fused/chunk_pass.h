@@ -19,8 +19,8 @@ namespace weft {
 class ChunkPass {
  public:
   // One chunk. `batch`: by side, nullptr unless the queries were computed for the whole batch; then
-  // the caller finishes the slots. Errors are seen in the loss and the gradients: both are to be
-  // tested for finiteness.
+  // the caller finishes them. Errors are seen in the loss and the gradients: both are to be tested
+  // for finiteness.
   void Run(StepContext* context, int64_t chunk, const BatchQueries* const batch[2]);
 
  private:
@@ -38,11 +38,13 @@ class ChunkPass {
   };
 
   void Begin(StepContext* context, SideRows* candidates, SideRows* queries, Direction* direction);
+  void RunOneByOne(StepContext* context, int64_t chunk, SideRows sides[2]);
+  void RunTransposed(StepContext* context, int64_t chunk, SideRows sides[2]);
   void Forward(StepContext* context, Direction* direction);
-  void ForwardTransposed(StepContext* context, Direction* lhs, Direction* rhs);
   void Lose(StepContext* context, Direction* direction);
   void CopyScores(StepContext* context, const Direction& direction);
   void Backward(StepContext* context, Direction* direction);
+  void BackwardCandidates(StepContext* context, Direction* direction);
   void BackwardTransposed(StepContext* context, Direction* lhs, Direction* rhs);
 
   Direction directions_[2];  // by corrupted side; kept for their vectors

@@ -46,15 +46,17 @@ class FusedBatchStep final : public BatchStep {
   StepSide BeginSide(Side side, const EdgeBatch& batch, const SampledNegatives& negatives,
                      const BatchTables& tables);
   void AssignRows(const BatchTables& tables);
+  void AssignSlots(const StepSide& side, SlotRange slots, std::span<const EntityOffset> offsets) {
+    rows_.Assign(side.side, slots.first, offsets);
+    RowAddresses(side.table, offsets, addresses_.data() + slots.first);
+  }
+  void SumGlobalGradients();
   void RunPasses();
   void RegularizeOperators();
   absl::StatusOr<BatchStats> CollectStats() const;
   absl::Status CheckGradients();
   absl::Status NotFinite(const std::string& what, int64_t edge) const;
 
-  int64_t num_chunks() const {
-    return (context_->n + context_->chunk_size - 1) / context_->chunk_size;
-  }
   bool all_negatives() const {
     return context_->sides[0].kind == NegativeKind::kAll ||
            context_->sides[1].kind == NegativeKind::kAll;
@@ -75,6 +77,7 @@ class FusedBatchStep final : public BatchStep {
   RelationTypeId relation_ = 0;             // static: of all edges
   std::span<const RelationTypeId> rels_;    // dynamic: of each
   std::vector<int32_t> operator_slots_[2];  // by side; dynamic: of each edge
+  std::vector<const float*> addresses_;     // by slot
   std::vector<EntityOffset> offsets_;
 };
 
@@ -89,12 +92,11 @@ StepSide FusedBatchStep::BeginSide(Side which, const EdgeBatch& batch,
   if (side.kind == NegativeKind::kUniform || side.kind == NegativeKind::kBatchUniform) {
     side.uniform = lhs ? negatives.lhs : negatives.rhs;
     side.num_uniform = spec_.num_uniform_negs;
-    WEFT_CHECK(static_cast<int64_t>(side.uniform.size()) == num_chunks() * side.num_uniform);
+    WEFT_CHECK(static_cast<int64_t>(side.uniform.size()) ==
+               context_->num_chunks() * side.num_uniform);
   }
   const RelationSpec& relation = spec_.relation(relation_);
-  const GlobalRow global = parameters_.UseGlobal(lhs ? relation.lhs : relation.rhs, &arena_);
-  side.global = global.values;
-  side.global_grads = global.grads;
+  side.global = parameters_.UseGlobal(lhs ? relation.lhs : relation.rhs, &arena_).values;
   side.loss = arena_.Floats(context_->n);
   std::fill_n(side.loss, context_->n, 0.0f);
   std::vector<int32_t>& slots = operator_slots_[static_cast<int>(which)];
@@ -105,21 +107,28 @@ StepSide FusedBatchStep::BeginSide(Side which, const EdgeBatch& batch,
 
 void FusedBatchStep::AssignRows(const BatchTables& tables) {
   StepContext& c = *context_;
-  const int64_t chunks = num_chunks();
-  const int64_t num_slots = 2 * c.n + chunks * (c.sides[0].num_uniform + c.sides[1].num_uniform);
+  const int64_t num_slots = c.FirstSlot(c.num_chunks());
+  addresses_.resize(static_cast<size_t>(num_slots));
   rows_.Begin(tables, num_slots, c.sides[0].kind == NegativeKind::kAll,
-              c.sides[1].kind == NegativeKind::kAll, &arena_);
-  for (int64_t chunk = 0; chunk < chunks; ++chunk) {
-    const int64_t first = chunk * c.chunk_size;
-    const int64_t m = std::min(c.chunk_size, c.n - first);
-    int64_t slot = c.FirstSlot(chunk);
+              c.sides[1].kind == NegativeKind::kAll);
+  for (int64_t chunk = 0; chunk < c.num_chunks(); ++chunk) {
     for (const StepSide& side : c.sides) {
-      rows_.Assign(side.side, slot, side.positives.subspan(first, m));
-      rows_.Assign(side.side, slot + m,
-                   side.uniform.subspan(chunk * side.num_uniform, side.num_uniform));
-      slot += m + side.num_uniform;
+      const SlotRange positives = c.PositiveSlots(side.side, chunk);
+      const SlotRange negatives = c.NegativeSlots(side.side, chunk);
+      AssignSlots(side, positives, side.positives.subspan(chunk * c.chunk_size, positives.count));
+      AssignSlots(side, negatives, side.uniform.subspan(chunk * side.num_uniform, negatives.count));
+    }
+    // While the other chunks are assigned, memory brings the first one's rows.
+    if (chunk > 0) continue;
+    for (const StepSide& side : c.sides) {
+      PrefetchRows(side.table, side.positives.first(c.PositivesOfChunk(0)));
+      PrefetchRows(side.table, side.uniform.first(side.num_uniform));
     }
   }
+  rows_.AllocateRows(c.chunk_size + std::max(c.sides[0].num_uniform, c.sides[1].num_uniform),
+                     &arena_);
+  c.prefetch.rows = addresses_.data();
+  c.prefetch.row_floats = c.dim;
   if (spec_.max_norm <= 0) return;
   for (const Side side : kSides) {
     if (side == Side::kRhs && rows_.shared_table()) continue;
@@ -137,7 +146,7 @@ void FusedBatchStep::Begin(const EdgeBatch& batch, const SampledNegatives& negat
   c.complex = relation.op == Operator::kComplexDiagonal;
   c.n3 = static_cast<float>(spec_.regularization_coef);
   // Without a dynamic operator both directions have the same positives.
-  c.n3_positives = spec_.dynamic() && !c.dynamic_operator ? 2 * c.n3 : c.n3;
+  c.directions_of_positives = spec_.dynamic() && !c.dynamic_operator ? 2 : 1;
   float* weights = arena_.Floats(c.n);
   for (int64_t i = 0; i < c.n; ++i) {
     weights[i] = relation.weight * (batch.weight.empty() ? 1.0f : batch.weight[i]);
@@ -171,20 +180,20 @@ void FusedBatchStep::RunPasses() {
   if (all_negatives()) {
     all_pass_.Run(&c, batch);
   } else {
-    for (int64_t chunk = 0; chunk < num_chunks(); ++chunk) chunk_pass_.Run(&c, chunk, batch);
+    for (int64_t chunk = 0; chunk < c.num_chunks(); ++chunk) chunk_pass_.Run(&c, chunk, batch);
   }
-  if (!whole_batch || !c.backward) return;
-  for (int s = 0; s < 2; ++s) BackwardBatchQueries(&c, &c.sides[s], queries[s]);
-  for (int64_t chunk = 0; chunk < num_chunks(); ++chunk) {
-    const int64_t first = chunk * c.chunk_size;
-    const int64_t m = std::min(c.chunk_size, c.n - first);
-    int64_t slot = c.FirstSlot(chunk);
-    for (int s = 0; s < 2; ++s) {
-      AddRows(queries[s].grads.Slice(first, m), rows_.Slots(slot, m));
-      const int64_t count = m + c.sides[s].num_uniform;
-      rows_.FinishSlots(slot, count, c.sides[s].global_grads);
-      slot += count;
-    }
+  if (!c.backward) return;
+  for (int s = 0; whole_batch && s < 2; ++s) FinishBatchQueries(&c, &c.sides[s], queries[s]);
+  SumGlobalGradients();
+}
+
+// A global embedding is added to every row of its type that the batch uses.
+void FusedBatchStep::SumGlobalGradients() {
+  const RelationSpec& relation = spec_.relation(relation_);
+  for (const Side side : kSides) {
+    if (side == Side::kRhs && rows_.shared_table()) continue;
+    float* grads = parameters_.global(side == Side::kLhs ? relation.lhs : relation.rhs).grads;
+    if (grads != nullptr) rows_.AddColumnSums(side, grads);
   }
 }
 
@@ -200,7 +209,7 @@ void FusedBatchStep::RegularizeOperators() {
     if (spec_.dynamic()) {
       for (const int32_t slot : operator_slots_[static_cast<int>(side)]) ++counts[slot];
     } else {
-      counts[0] = num_chunks();
+      counts[0] = c.num_chunks();
     }
     c.reg += op->AddRegularization(c.n3, counts);
   }
@@ -231,20 +240,12 @@ absl::StatusOr<BatchStats> FusedBatchStep::CollectStats() const {
 }
 
 absl::Status FusedBatchStep::CheckGradients() {
-  const StepContext& c = *context_;
-  if (const int64_t slot = rows_.FindNotFinite(); slot >= 0) {
-    // The edge, if the slot is of a positive.
-    int64_t edge = -1;
-    for (int64_t chunk = 0; chunk < num_chunks(); ++chunk) {
-      const int64_t first = chunk * c.chunk_size;
-      const int64_t m = std::min(c.chunk_size, c.n - first);
-      int64_t at = slot - c.FirstSlot(chunk);
-      for (const StepSide& side : c.sides) {
-        if (at >= 0 && at < m) edge = first + at;
-        at -= m + side.num_uniform;
-      }
-    }
-    return NotFinite("a gradient", edge);
+  if (!rows_.finite()) {
+    // An edge that has the row; there may be none, if it is of a negative.
+    const RowGradients::Row row = rows_.FindNotFinite();
+    const auto& positives = context_->side(row.side).positives;
+    const auto edge = std::ranges::find(positives, row.offset);
+    return NotFinite("a gradient", edge == positives.end() ? -1 : edge - positives.begin());
   }
   int64_t relation = -1;
   if (!parameters_.Finite(&relation)) {
@@ -273,6 +274,7 @@ absl::StatusOr<BatchStats> FusedBatchStep::Run(const EdgeBatch& batch,
   c.chunk_size = spec_.NegativeChunkSize(relation_, c.n);
   c.backward = backward;
   c.scores = scores;
+  c.scoring.set_prefetch(&c.prefetch);
   WEFT_CHECK(tables.lhs.dimension == c.dim && tables.rhs.dimension == c.dim);
   Begin(batch, negatives, tables);
   RunPasses();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
 
 #include "services/common/check.h"
 #include "services/trainer/kernels/vector_ops.h"
@@ -9,103 +10,139 @@
 namespace weft {
 
 void RowGradients::Begin(const BatchTables& tables, int64_t num_slots, bool dense_lhs,
-                         bool dense_rhs, Arena* arena) {
+                         bool dense_rhs) {
   tables_ = tables;
   shared_ = tables.lhs.embeddings == tables.rhs.embeddings;
-  int64_t total = num_slots;
-  auto place_dense = [&](Side side, const EmbeddingTable& table) {
-    dense_[Index(side)] = total;
-    total += table.count;
-  };
+  num_rows_ = 0;
   dense_[0] = dense_[1] = -1;
-  if (dense_lhs) place_dense(Side::kLhs, tables.lhs);
-  if (dense_rhs) {
-    if (shared_ && dense_lhs) {
-      dense_[1] = dense_[0];
-    } else {
-      place_dense(Side::kRhs, tables.rhs);
-    }
-  }
-  if (shared_) dense_[0] = dense_[1] = std::max(dense_[0], dense_[1]);
-  WEFT_CHECK(total < (int64_t{1} << 31));
-
-  grads_ = arena->Rows(total, tables.lhs.dimension);
-  squares_ = arena->Floats(total);
-  if (static_cast<int64_t>(first_.size()) < total) {
-    first_.resize(static_cast<size_t>(total));
-    collects_.resize(static_cast<size_t>(total));
-  }
-  std::fill_n(collects_.begin(), total, uint8_t{0});
   for (std::vector<RowStep>& rows : rows_) rows.clear();
+  row_of_.resize(static_cast<size_t>(num_slots));
   const size_t buckets = std::bit_ceil(static_cast<size_t>(std::max<int64_t>(num_slots, 8)) * 2);
   hash_shift_ = 32 - std::countr_zero(buckets);
   hash_.assign(buckets, Entry{0, -1});
 
-  for (const Side side : kSides) {
-    if (dense_[Index(side)] < 0 || (side == Side::kRhs && shared_)) continue;
-    const EmbeddingTable& table = side == Side::kLhs ? tables.lhs : tables.rhs;
-    const auto base = static_cast<int32_t>(dense_[Index(side)]);
-    for (int32_t i = 0; i < table.count; ++i) {
-      first_[static_cast<size_t>(base + i)] = base + i;
-      rows_[TableIndex(side)].push_back({i, base + i});
-    }
+  auto place_dense = [this](Side side, const EmbeddingTable& table) {
+    WEFT_CHECK(num_rows_ + table.count < (int64_t{1} << 31));
+    dense_[Index(side)] = num_rows_;
+    for (int32_t i = 0; i < table.count; ++i) rows_[TableIndex(side)].push_back({i, num_rows_++});
+  };
+  if (shared_) {
+    if (dense_lhs || dense_rhs) place_dense(Side::kLhs, tables.lhs);
+    dense_[1] = dense_[0];
+  } else {
+    if (dense_lhs) place_dense(Side::kLhs, tables.lhs);
+    if (dense_rhs) place_dense(Side::kRhs, tables.rhs);
   }
 }
 
 void RowGradients::Assign(Side side, int64_t first, std::span<const EntityOffset> offsets) {
-  const int table = TableIndex(side);
-  auto slot = static_cast<int32_t>(first);
+  int32_t* row_of = row_of_.data() + first;
   if (const int64_t dense = dense_[Index(side)]; dense >= 0) {
-    for (const EntityOffset offset : offsets) {
-      first_[static_cast<size_t>(slot++)] = static_cast<int32_t>(dense) + offset;
-    }
+    for (const EntityOffset offset : offsets) *row_of++ = static_cast<int32_t>(dense) + offset;
     return;
   }
+  const int table = TableIndex(side);
   const size_t mask = hash_.size() - 1;
   const uint32_t tag = static_cast<uint32_t>(table) << 31;
   std::vector<RowStep>& rows = rows_[table];
   for (const EntityOffset offset : offsets) {
     const uint32_t key = static_cast<uint32_t>(offset) | tag;
     size_t at = (key * 0x9E3779B1u) >> hash_shift_;
-    while (hash_[at].slot >= 0 && hash_[at].key != key) at = (at + 1) & mask;
+    while (hash_[at].row >= 0 && hash_[at].key != key) at = (at + 1) & mask;
     Entry& entry = hash_[at];
-    if (entry.slot < 0) {
-      entry = {key, slot};
-      rows.push_back({offset, slot});
+    if (entry.row < 0) {
+      entry = {key, num_rows_};
+      rows.push_back({offset, num_rows_++});
     }
-    first_[static_cast<size_t>(slot)] = entry.slot;
-    ++slot;
+    *row_of++ = entry.row;
   }
 }
 
-void RowGradients::FinishSlots(int64_t first, int64_t count, float* column_sums) {
-  const RowBlock slots = Slots(first, count);
-  ClearPadding(slots);
-  SumSquares(slots, squares_ + first, column_sums);
-  for (int64_t slot = first; slot < first + count; ++slot) {
-    const int64_t to = first_[static_cast<size_t>(slot)];
-    if (to == slot) continue;
-    AddScaledRow(grads_.row(slot), 1.0f, grads_.dim, 0, grads_.row(to));
-    collects_[static_cast<size_t>(to)] = 1;
-  }
+void RowGradients::AllocateRows(int64_t max_product, Arena* arena) {
+  grads_ = arena->Rows(num_rows_, tables_.lhs.dimension);
+  spare_ = arena->Rows(max_product, tables_.lhs.dimension);
+  written_.assign(static_cast<size_t>(num_rows_), 0);
+  seen_in_.assign(static_cast<size_t>(num_rows_), 0);
+  product_ = 0;
+  targets_.resize(static_cast<size_t>(max_product));
+  fresh_.resize(static_cast<size_t>(max_product));
+  duplicates_.clear();
+  finite_ = true;
 }
 
-int64_t RowGradients::FindNotFinite() {
-  for (const std::vector<RowStep>& rows : rows_) {
-    for (const RowStep& row : rows) {
-      if (collects_[static_cast<size_t>(row.slot)] == 0) continue;
-      SumSquares(Slots(row.slot, 1), squares_ + row.slot);
+void RowGradients::AddTo(const int32_t* rows, const RowBlock& block) {
+  if (static_cast<int64_t>(targets_.size()) < block.rows) {
+    targets_.resize(static_cast<size_t>(block.rows));
+    fresh_.resize(static_cast<size_t>(block.rows));
+  }
+  for (int64_t i = 0; i < block.rows; ++i) {
+    const int32_t row = rows[i];
+    targets_[i] = grads_.row(row);
+    fresh_[i] = written_[row] == 0;
+    written_[row] = 1;
+  }
+  if (!AddRowsTo(block, targets_.data(), fresh_.data())) finite_ = false;
+}
+
+void RowGradients::Add(int64_t first, const RowBlock& block) {
+  AddTo(row_of_.data() + first, block);
+}
+
+void RowGradients::AddDense(Side side, int64_t first, const RowBlock& block) {
+  duplicates_.resize(static_cast<size_t>(block.rows));
+  std::iota(duplicates_.begin(), duplicates_.end(),
+            static_cast<int32_t>(dense_[Index(side)] + first));
+  AddTo(duplicates_.data(), block);
+}
+
+ScatteredRows RowGradients::BeginProduct(SlotRange a, SlotRange b) {
+  ++product_;
+  duplicates_.clear();
+  size_t i = 0;
+  for (const SlotRange range : {a, b}) {
+    for (int64_t slot = range.first; slot < range.first + range.count; ++slot, ++i) {
+      const int32_t row = row_of_[slot];
+      if (seen_in_[row] == product_) {
+        targets_[i] = spare_.row(static_cast<int64_t>(duplicates_.size()));
+        fresh_[i] = 1;
+        duplicates_.push_back(row);
+        continue;
+      }
+      seen_in_[row] = product_;
+      targets_[i] = grads_.row(row);
+      fresh_[i] = written_[row] == 0;
+      written_[row] = 1;
     }
   }
-  if (AllFinite(squares_, grads_.rows)) return -1;
-  int64_t slot = 0;
-  while (AllFinite(squares_ + slot, 1)) ++slot;
-  return slot;
+  return {.rows = targets_.data(), .fresh = fresh_.data(), .finite = &finite_};
+}
+
+void RowGradients::EndProduct() {
+  const auto count = static_cast<int64_t>(duplicates_.size());
+  if (count > 0) AddTo(duplicates_.data(), spare_.Slice(0, count));
+}
+
+RowGradients::Row RowGradients::FindNotFinite() const {
+  for (const Side side : kSides) {
+    if (shared_ && side == Side::kRhs) break;
+    for (const RowStep& row : rows(side)) {
+      if (written_[row.slot] != 0 && !AllFinite(grads_.row(row.slot), grads_.dim)) {
+        return {side, row.offset};
+      }
+    }
+  }
+  return {};
+}
+
+void RowGradients::AddColumnSums(Side side, float* sums) const {
+  for (const RowStep& row : rows(side)) {
+    if (written_[row.slot] != 0) AddFloats(grads_.row(row.slot), grads_.dim, sums);
+  }
 }
 
 void RowGradients::Step(float lr) {
-  AdagradRows(tables_.lhs, rows_[0], grads_, squares_, lr);
-  if (!shared_) AdagradRows(tables_.rhs, rows_[1], grads_, squares_, lr);
+  AdagradRows(tables_.lhs, rows_[0], grads_, lr);
+  if (!shared_) AdagradRows(tables_.rhs, rows_[1], grads_, lr);
 }
 
 BatchGradients::Rows RowGradients::Export(Side side) const {

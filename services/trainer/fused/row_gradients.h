@@ -1,9 +1,8 @@
 // RowGradients collects the gradients of a batch's table rows and makes the optimizer's step on
 // them, once for each distinct row.
 //
-// Every use of a row in the batch (a positive, a negative) has a slot; the passes write a slot's
-// gradient straight into it. Slots of the same row are added together as their chunk is finished,
-// into the row's first slot, so that a row used once costs nothing extra.
+// Every use of a row in the batch (a positive, a negative) has a slot; slots of the same row share
+// one gradient row, to which the passes add, either from a block or straight from a matrix product.
 #pragma once
 
 #include <cstdint>
@@ -11,45 +10,57 @@
 #include <vector>
 
 #include "services/common/embedding_partition.h"
-#include "services/common/float_block.h"
 #include "services/trainer/batch_step.h"
 #include "services/trainer/fused/arena.h"
+#include "services/trainer/kernels/block_gemm.h"
 #include "services/trainer/kernels/row_block.h"
 #include "services/trainer/kernels/row_ops.h"
 
 namespace weft {
 
+// Consecutive slots.
+struct SlotRange {
+  int64_t first = 0;
+  int64_t count = 0;
+};
+
 // Not thread-safe: one a worker.
 class RowGradients {
  public:
   // Starts a batch over two tables (the same one twice when both sides share it) of one dimension.
-  // `num_slots` slots will be assigned; slots of `dense` sides (those that have all entities as
-  // negatives) follow them, one for each row of the table.
-  void Begin(const BatchTables& tables, int64_t num_slots, bool dense_lhs, bool dense_rhs,
-             Arena* arena);
-
+  // All rows of a `dense` side's table (one that has all entities as negatives) take part.
+  void Begin(const BatchTables& tables, int64_t num_slots, bool dense_lhs, bool dense_rhs);
   // Gives slots first, first + 1, ... to the rows `offsets` of `side`. All slots are assigned
-  // before the first FinishSlots.
+  // before AllocateRows, and that comes before any gradient.
   void Assign(Side side, int64_t first, std::span<const EntityOffset> offsets);
+  // Space for the gradients of all rows, and for products of up to `max_product` slots.
+  void AllocateRows(int64_t max_product, Arena* arena);
 
   bool shared_table() const { return shared_; }
-  // The slots of a dense side's rows 0, 1, ...
-  int64_t dense_slot(Side side) const { return dense_[Index(side)]; }
-  int64_t num_slots() const { return grads_.rows; }
-  RowBlock Slots(int64_t first, int64_t count) const { return grads_.Slice(first, count); }
 
-  // Takes the gradients of these slots as final: clears their padding, adds their sum to
-  // `column_sums` (nullptr: not wanted), and adds them to their rows' first slots. Dense slots must
-  // be finished before others.
-  void FinishSlots(int64_t first, int64_t count, float* column_sums);
+  // Adds the rows of `block` to the gradients of slots first, first + 1, ...
+  void Add(int64_t first, const RowBlock& block);
+  // Adds them to the gradients of rows first, first + 1, ... of a dense side's table.
+  void AddDense(Side side, int64_t first, const RowBlock& block);
+  // The targets of a product whose result is to be added to the gradients of `a` and then `b`.
+  // Valid until EndProduct, which comes after the product.
+  ScatteredRows BeginProduct(SlotRange a, SlotRange b = {});
+  void EndProduct();
 
-  // After all slots are finished: the first slot of which the gradient is not finite, or -1.
-  int64_t FindNotFinite();
+  // Whether everything that was added is finite; if not, FindNotFinite tells a row that is not.
+  bool finite() const { return finite_; }
+  struct Row {
+    Side side = Side::kLhs;
+    EntityOffset offset = 0;
+  };
+  Row FindNotFinite() const;
 
-  // The distinct rows of a table, each with the slot that has its gradient, in order of first use.
+  // The distinct rows of a table, each with the place of its gradient, in order of first use.
   std::span<const RowStep> rows(Side side) const { return rows_[TableIndex(side)]; }
+  // Adds up the gradients of all rows of a table (of both sides, if they share it).
+  void AddColumnSums(Side side, float* sums) const;
 
-  // Row-wise Adagrad on all rows. After FindNotFinite.
+  // Row-wise Adagrad on all rows.
   void Step(float lr);
 
   // All distinct rows of the side's table in ascending order; empty for the rhs of a shared table.
@@ -58,22 +69,33 @@ class RowGradients {
  private:
   struct Entry {
     uint32_t key;
-    int32_t slot;  // < 0: empty
+    int32_t row;  // < 0: empty
   };
 
   static int Index(Side side) { return static_cast<int>(side); }
   int TableIndex(Side side) const { return shared_ ? 0 : Index(side); }
+  void AddTo(const int32_t* rows, const RowBlock& block);
 
   BatchTables tables_;
   bool shared_ = false;
-  int64_t dense_[2] = {-1, -1};  // by side
-  RowBlock grads_;
-  float* squares_ = nullptr;       // [slots]; of the gradient in the slot
-  std::vector<int32_t> first_;     // [slots]; the slot that collects this slot's row
-  std::vector<uint8_t> collects_;  // [slots]; whether others were added to it
-  std::vector<RowStep> rows_[2];   // by table
-  std::vector<Entry> hash_;        // open addressing, by (table, offset)
+  int64_t dense_[2] = {-1, -1};  // by side: the row of entity 0, if the side is dense
+  int32_t num_rows_ = 0;
+  std::vector<int32_t> row_of_;   // by slot
+  std::vector<RowStep> rows_[2];  // by table
+  std::vector<Entry> hash_;       // open addressing, by (table, offset)
   int hash_shift_ = 0;
+
+  RowBlock grads_;                // [rows]
+  std::vector<uint8_t> written_;  // [rows]; whether anything was added to the row
+  bool finite_ = true;
+
+  // The product in work. A row that occurs in it twice gets a spare row for the second time.
+  RowBlock spare_;
+  std::vector<float*> targets_;
+  std::vector<uint8_t> fresh_;
+  std::vector<uint32_t> seen_in_;  // [rows]; number of the last product that had the row
+  uint32_t product_ = 0;
+  std::vector<int32_t> duplicates_;  // rows to which spare row 0, 1, ... is to be added
 };
 
 }  // namespace weft

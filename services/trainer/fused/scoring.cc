@@ -112,6 +112,8 @@ void Scoring::ScoreRows(const PreparedRows& candidates, const Queries& queries, 
                   .b_stride = queries.stride,
                   .c = scores.data,
                   .c_stride = scores.stride,
+                  .accumulate = false,
+                  .scattered = {},
                   .prefetch = prefetch_});
   const PreparedRows& prepared = queries.prepared;
   if (distance()) {
@@ -159,10 +161,11 @@ void SetBiasGradients(const float* sums, bool accumulate, const RowBlock& grads)
 }  // namespace
 
 void Scoring::QueryGradients(const ScoredTile& tile, const PreparedRows& candidates,
-                             const Queries& queries, bool accumulate, const RowBlock& grads) const {
-  if (bias()) SetBiasGradients(tile.column_sums, accumulate, grads);
-  MultiplyBlocks({.m = grads.rows,
-                  .n = grads.dim - skip_,
+                             const Queries& queries, const GradientTarget& target) const {
+  const RowBlock& grads = target.block;
+  if (bias()) SetBiasGradients(tile.column_sums, target.accumulate, grads);
+  MultiplyBlocks({.m = queries.size(),
+                  .n = candidates.rows.dim - skip_,
                   .k = candidates.rows.rows,
                   .a = tile.grads.data,
                   .a_row = 1,
@@ -171,18 +174,20 @@ void Scoring::QueryGradients(const ScoredTile& tile, const PreparedRows& candida
                   .b_stride = candidates.rows.stride,
                   .c = grads.data + skip_,
                   .c_stride = grads.stride,
-                  .accumulate = accumulate,
+                  .accumulate = target.accumulate,
+                  .scattered = target.scattered,
                   .prefetch = prefetch_});
   if (distance()) SubtractScaledRows(queries.prepared.rows, tile.column_weights, skip_, grads);
 }
 
 void Scoring::CandidateGradients(const ScoredTile& tile, const PreparedRows& candidates,
-                                 const Queries& queries, int64_t first, bool accumulate,
-                                 const RowBlock& grads) const {
-  if (bias()) SetBiasGradients(tile.row_sums + first, accumulate, grads);
+                                 const Queries& queries, int64_t first,
+                                 const GradientTarget& target) const {
+  const RowBlock& grads = target.block;
+  if (bias()) SetBiasGradients(tile.row_sums + first, target.accumulate, grads);
   const RowBlock& rows = queries.prepared.rows;
-  MultiplyBlocks({.m = grads.rows,
-                  .n = grads.dim - skip_,
+  MultiplyBlocks({.m = candidates.rows.rows,
+                  .n = rows.dim - skip_,
                   .k = rows.rows,
                   .a = tile.grads.row(first),
                   .a_row = tile.grads.stride,
@@ -191,7 +196,8 @@ void Scoring::CandidateGradients(const ScoredTile& tile, const PreparedRows& can
                   .b_stride = rows.stride,
                   .c = grads.data + skip_,
                   .c_stride = grads.stride,
-                  .accumulate = accumulate,
+                  .accumulate = target.accumulate,
+                  .scattered = target.scattered,
                   .prefetch = prefetch_});
   if (distance()) SubtractScaledRows(candidates.rows, tile.row_weights + first, skip_, grads);
 }

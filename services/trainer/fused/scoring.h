@@ -57,6 +57,14 @@ struct ScoredTile {
   float* column_weights = nullptr;
 };
 
+// Where a product puts gradients of rows: into a block, or to rows that stand anywhere. The latter
+// only where nothing is to be done with them afterwards: dot products without a bias.
+struct GradientTarget {
+  RowBlock block;
+  bool accumulate = false;
+  ScatteredRows scattered;
+};
+
 // Not thread-safe: one a worker.
 class Scoring {
  public:
@@ -93,14 +101,14 @@ class Scoring {
   // Turns tile->grads, gradients of scores, into what the products below need. The gradients of
   // close pairs are taken out of the tile (AddClosePairs).
   void BeginBackward(ScoredTile* tile) const;
-  // grads of the queries = (or +=) the transposed tile times its candidates.
+  // The gradients of the queries: the transposed tile times its candidates.
   void QueryGradients(const ScoredTile& tile, const PreparedRows& candidates,
-                      const Queries& queries, bool accumulate, const RowBlock& grads) const;
-  // grads of candidates that are the tile's rows first, first + 1, ... = (or +=) these rows times
+                      const Queries& queries, const GradientTarget& target) const;
+  // The gradients of candidates that are the tile's rows first, first + 1, ...: these rows times
   // the queries.
   void CandidateGradients(const ScoredTile& tile, const PreparedRows& candidates,
-                          const Queries& queries, int64_t first, bool accumulate,
-                          const RowBlock& grads) const;
+                          const Queries& queries, int64_t first,
+                          const GradientTarget& target) const;
   // Adds what BeginBackward took out; with all candidates of the tile.
   void AddClosePairs(const ScoredTile& tile, const PreparedRows& candidates, const Queries& queries,
                      const RowBlock& candidate_grads, const RowBlock& query_grads) const;

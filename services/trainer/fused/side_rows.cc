@@ -17,37 +17,73 @@ BatchQueries LoadBatchQueries(StepContext* context, StepSide* side) {
   return batch;
 }
 
-SideRows LoadSide(StepContext* context, StepSide* side, int64_t first_edge, int64_t num_positives,
-                  std::span<const EntityOffset> uniform, int64_t first_slot,
-                  const BatchQueries* batch) {
+void FinishBatchQueries(StepContext* context, StepSide* side, const BatchQueries& batch) {
+  context->scoring.PrepareBackward(batch.query, batch.grads);
+  context->operators->Backward(side->op, side->op_index, batch.input, batch.grads);
+  for (int64_t chunk = 0; chunk < context->num_chunks(); ++chunk) {
+    const int64_t first = chunk * context->chunk_size;
+    const SlotRange slots = context->PositiveSlots(side->side, chunk);
+    context->rows->Add(slots.first, batch.grads.Slice(first, slots.count));
+  }
+}
+
+namespace {
+
+// Static operators act on all rows of their side, dynamic ones on queries only.
+bool HasStaticOperator(const StepContext& context, const StepSide& side) {
+  return side.op != nullptr && !context.dynamic_operator;
+}
+
+// Rows [first, first + count) from `input` to what is compared.
+void PrepareCandidates(StepContext* context, SideRows* rows, int64_t first, int64_t count) {
+  const RowBlock input = rows->input.Slice(first, count);
+  const PreparedRows plain = rows->plain.Slice(first, count);
+  if (HasStaticOperator(*context, *rows->side)) {
+    context->operators->Forward(*rows->side->op, nullptr, input, plain.rows);
+  } else if (input.data != plain.rows.data) {
+    CopyRows(input, plain.rows);
+  }
+  context->scoring.Prepare(plain);
+}
+
+// Whether the products that give this side's gradients may add to the tables' rows: when nothing is
+// to be done with their results, and each row has its own product.
+bool IsDirect(const StepContext& context, const StepSide& side, const BatchQueries* batch) {
+  const Scoring& scoring = context.scoring;
+  if (!context.dynamic_operator && !context.transposed()) return false;
+  if (!side.batch_negatives() || scoring.normalizes() || scoring.distance() || scoring.bias() ||
+      HasStaticOperator(context, side)) {
+    return false;
+  }
+  // The positives' N3 then goes with the queries' gradients.
+  return context.n3 == 0 || (context.dynamic_operator && batch == nullptr);
+}
+
+}  // namespace
+
+SideRows LoadPositives(StepContext* context, StepSide* side, int64_t first_edge,
+                       int64_t num_positives, const BatchQueries* batch) {
   Arena* arena = context->arena;
   const Scoring& scoring = context->scoring;
-  const int64_t num_rows = num_positives + static_cast<int64_t>(uniform.size());
+  const int64_t num_rows = num_positives + side->num_uniform;
+  const int64_t chunk = first_edge / context->chunk_size;
   SideRows rows;
   rows.side = side;
   rows.first_edge = first_edge;
-  rows.first_slot = first_slot;
   rows.num_positives = num_positives;
-  rows.grads = context->rows->Slots(first_slot, num_rows);
+  rows.positive_slots = context->PositiveSlots(side->side, chunk);
+  rows.negative_slots = context->NegativeSlots(side->side, chunk);
+  rows.direct = IsDirect(*context, *side, batch);
+  if (context->backward && !rows.direct) rows.grads = arena->Rows(num_rows, context->dim);
 
   rows.input = arena->Rows(num_rows, context->dim);
-  GatherRows(side->table, side->positives.subspan(first_edge, num_positives), side->global,
-             rows.input.Slice(0, num_positives));
-  GatherRows(side->table, uniform, side->global,
-             rows.input.Slice(num_positives, num_rows - num_positives));
-
   const bool dynamic = side->op != nullptr && context->dynamic_operator;
-  RowBlock plain = rows.input;
-  if (side->op != nullptr && !dynamic) {
-    plain = arena->Rows(num_rows, context->dim);
-    context->operators->Forward(*side->op, nullptr, rows.input, plain);
-  } else if (dynamic && scoring.normalizes()) {
-    // The operator wants the rows as they were.
-    plain = arena->Rows(num_rows, context->dim);
-    CopyRows(rows.input, plain);
-  }
-  rows.plain = scoring.Allocate(plain, arena);
-  scoring.Prepare(rows.plain);
+  // A dynamic operator wants the rows as they were before the comparator's preparation.
+  const bool in_place = !HasStaticOperator(*context, *side) && !(dynamic && scoring.normalizes());
+  rows.plain = scoring.Allocate(in_place ? rows.input : arena->Rows(num_rows, context->dim), arena);
+  const RowBlock input = rows.input.Slice(0, num_positives);
+  GatherRows(side->table, side->positives.subspan(first_edge, num_positives), side->global, input);
+  PrepareCandidates(context, &rows, 0, num_positives);
 
   if (batch != nullptr) {
     rows.query = batch->query.Slice(first_edge, num_positives);
@@ -55,62 +91,64 @@ SideRows LoadSide(StepContext* context, StepSide* side, int64_t first_edge, int6
   } else if (dynamic) {
     rows.query = scoring.Allocate(arena->Rows(num_positives, context->dim), arena);
     rows.query_grads = arena->Rows(num_positives, context->dim);
-    context->operators->Forward(*side->op, side->op_index + first_edge,
-                                rows.input.Slice(0, num_positives), rows.query.rows);
+    context->operators->Forward(*side->op, side->op_index + first_edge, input, rows.query.rows);
     scoring.Prepare(rows.query);
   }
   return rows;
 }
 
+void LoadNegatives(StepContext* context, SideRows* rows, std::span<const EntityOffset> uniform) {
+  const auto count = static_cast<int64_t>(uniform.size());
+  if (count == 0) return;
+  GatherRows(rows->side->table, uniform, rows->side->global,
+             rows->input.Slice(rows->num_positives, count));
+  PrepareCandidates(context, rows, rows->num_positives, count);
+}
+
 void EnsureWritten(SideRows* rows) {
-  if (!rows->written) ZeroRows(rows->positive_grads());
+  if (!rows->written && !rows->direct) ZeroRows(rows->positive_grads());
   if (rows->has_query() && !rows->query_written) ZeroRows(rows->query_grads);
   rows->written = rows->query_written = true;
 }
 
-void AddRegularization(StepContext* context, SideRows* rows) {
+namespace {
+
+// The N3 penalty of `x`, counted `times` over; adds its gradient unless there is no backward pass.
+void Regularize(StepContext* context, const PreparedRows& x, float times, const RowBlock& grads) {
   if (context->n3 == 0) return;
-  const bool complex = context->complex;
-  const auto coef = static_cast<double>(context->n3);
-  // Without a backward pass there are no gradients to add to.
-  const bool backward = context->backward;
-  if (!rows->has_query()) {
-    const double times = static_cast<double>(context->n3_positives) / coef;
-    context->reg += coef * times *
-                    AddCubedNorm(rows->positives().rows, complex,
-                                 backward ? context->n3_positives : 0, rows->positive_grads());
+  const float coef = context->n3 * times;
+  context->reg += static_cast<double>(coef) * AddCubedNorm(x.rows, context->complex,
+                                                           context->backward ? coef : 0,
+                                                           context->backward ? grads : x.rows);
+}
+
+}  // namespace
+
+void FinishSide(StepContext* context, SideRows* rows, const BatchQueries* batch) {
+  const float times = static_cast<float>(context->directions_of_positives);
+  if (rows->has_query()) Regularize(context, rows->query, 1, rows->query_grads);
+  if (!context->backward) {
+    Regularize(context, rows->positives(), times, {});
     return;
   }
-  context->reg += coef * AddCubedNorm(rows->positives().rows, complex, backward ? context->n3 : 0,
-                                      rows->positive_grads());
-  context->reg +=
-      coef * AddCubedNorm(rows->query.rows, complex, backward ? context->n3 : 0, rows->query_grads);
-}
-
-void BackwardCandidates(StepContext* context, SideRows* rows) {
-  context->scoring.PrepareBackward(rows->plain, rows->grads);
-  StepSide* side = rows->side;
-  if (side->op != nullptr && !context->dynamic_operator) {
-    context->operators->Backward(side->op, nullptr, rows->input, rows->grads);
+  EnsureWritten(rows);
+  const Scoring& scoring = context->scoring;
+  OperatorParameters* op = rows->side->op;
+  if (!rows->direct) {
+    Regularize(context, rows->positives(), times, rows->positive_grads());
+    scoring.PrepareBackward(rows->plain, rows->grads);
+    if (HasStaticOperator(*context, *rows->side)) {
+      context->operators->Backward(op, nullptr, rows->input, rows->grads);
+    }
+    context->rows->Add(rows->positive_slots.first, rows->positive_grads());
+    context->rows->Add(rows->negative_slots.first, rows->negative_grads());
   }
-}
-
-void BackwardQueries(StepContext* context, SideRows* rows) {
-  if (!rows->has_query()) return;
-  StepSide* side = rows->side;
-  context->scoring.PrepareBackward(rows->query, rows->query_grads);
-  context->operators->Backward(side->op, side->op_index + rows->first_edge,
+  if (!rows->has_query() || batch != nullptr) return;
+  scoring.PrepareBackward(rows->query, rows->query_grads);
+  context->operators->Backward(op, rows->side->op_index + rows->first_edge,
                                rows->input.Slice(0, rows->num_positives), rows->query_grads);
-  AddRows(rows->query_grads, rows->positive_grads());
-}
-
-void BackwardBatchQueries(StepContext* context, StepSide* side, const BatchQueries& batch) {
-  context->scoring.PrepareBackward(batch.query, batch.grads);
-  context->operators->Backward(side->op, side->op_index, batch.input, batch.grads);
-}
-
-void FinishSlots(StepContext* context, const SideRows& rows) {
-  context->rows->FinishSlots(rows.first_slot, rows.grads.rows, rows.side->global_grads);
+  if (rows->direct) Regularize(context, rows->positives(), 1, rows->query_grads);
+  context->rows->Add(rows->positive_slots.first, rows->query_grads);
 }
 
 }  // namespace weft

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
+#include "services/trainer/fused/row_gradients.h"
 #include "services/trainer/fused/scoring.h"
 #include "services/trainer/fused/step_context.h"
 #include "services/trainer/kernels/row_block.h"
@@ -14,19 +16,21 @@ namespace weft {
 struct SideRows {
   StepSide* side = nullptr;
   int64_t first_edge = 0;
-  int64_t first_slot = 0;
   int64_t num_positives = 0;
+  SlotRange positive_slots;
+  SlotRange negative_slots;
 
   RowBlock input;      // [m + u], gathered, with the global embedding
   PreparedRows plain;  // [m + u], as candidates: static operator, prepared
-  RowBlock grads;      // [m + u], slots of RowGradients; of `plain`, in the end of `input`
+  // Where the gradients of candidates are collected before they go to the tables' rows; with
+  // `direct` they go there at once, because nothing stands between `plain` and the tables.
+  bool direct = false;
+  RowBlock grads;        // [m + u]
+  bool written = false;  // whether the positives' were written yet; the others' are written once
+
   // The positives as queries, when that is another thing: with the dynamic operator.
   PreparedRows query;    // [m]
   RowBlock query_grads;  // [m]
-
-  // Whether something was written to the gradients of the positives yet; those of uniform negatives
-  // are written once.
-  bool written = false;
   bool query_written = false;
 
   PreparedRows positives() const { return plain.Slice(0, num_positives); }
@@ -51,27 +55,22 @@ struct BatchQueries {
   RowBlock grads;  // [n]
 };
 
-// Computes the queries of `side` for the whole batch.
 BatchQueries LoadBatchQueries(StepContext* context, StepSide* side);
+// Takes the queries' gradients, of the whole batch, back to the tables' rows.
+void FinishBatchQueries(StepContext* context, StepSide* side, const BatchQueries& batch);
 
-// Gathers and prepares edges [first_edge, first_edge + num_positives) and the uniform negatives
-// `uniform` of `side`. Everything lives in the context's arena. `batch`: nullptr unless computed.
-SideRows LoadSide(StepContext* context, StepSide* side, int64_t first_edge, int64_t num_positives,
-                  std::span<const EntityOffset> uniform, int64_t first_slot,
-                  const BatchQueries* batch);
+// Gathers and prepares the positives of edges [first_edge, first_edge + num_positives). Everything
+// lives in the context's arena. `batch`: nullptr unless the queries were computed.
+SideRows LoadPositives(StepContext* context, StepSide* side, int64_t first_edge,
+                       int64_t num_positives, const BatchQueries* batch);
+// Gathers and prepares the chunk's uniform negatives.
+void LoadNegatives(StepContext* context, SideRows* rows, std::span<const EntityOffset> uniform);
 
-// Clears the gradients of positives (and queries) to which nothing was written.
+// Clears the gradients of positives and queries to which nothing was written.
 void EnsureWritten(SideRows* rows);
 
-// The N3 penalty of the positives: adds to their gradients and to the context's.
-void AddRegularization(StepContext* context, SideRows* rows);
-
-// Takes the gradients from prepared rows back to the table's rows and hands them over. With
-// BatchQueries, the queries' part is added by FinishBatchQueries before, for which `rows` of all
-// chunks must be finished afterwards.
-void BackwardCandidates(StepContext* context, SideRows* rows);
-void BackwardQueries(StepContext* context, SideRows* rows);
-void BackwardBatchQueries(StepContext* context, StepSide* side, const BatchQueries& batch);
-void FinishSlots(StepContext* context, const SideRows& rows);
+// Adds the N3 penalty of the positives and, with a backward pass, takes all gradients back to the
+// tables' rows; those of BatchQueries stay where they are.
+void FinishSide(StepContext* context, SideRows* rows, const BatchQueries* batch);
 
 }  // namespace weft

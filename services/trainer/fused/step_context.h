@@ -1,8 +1,10 @@
 // StepContext is one batch as the passes of a fused step see it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "services/trainer/batch_step.h"
 #include "services/trainer/fused/arena.h"
@@ -21,9 +23,8 @@ struct StepSide {
   std::span<const EntityOffset> positives;  // [n]
   std::span<const EntityOffset> uniform;    // [c, u]
   NegativeKind kind = NegativeKind::kNone;
-  int64_t num_uniform = 0;        // u; 0 unless `kind` has uniform negatives
-  const float* global = nullptr;  // the global embedding, padded, and its gradient
-  float* global_grads = nullptr;
+  int64_t num_uniform = 0;            // u; 0 unless `kind` has uniform negatives
+  const float* global = nullptr;      // the global embedding, padded; nullptr: none
   OperatorParameters* op = nullptr;   // the operator of this side's rows; nullptr: none
   const int32_t* op_index = nullptr;  // dynamic: [n], slots of the edges' relations
   float* loss = nullptr;              // [n]; of corrupting this side
@@ -49,17 +50,48 @@ struct StepContext {
   bool dynamic_operator = false;   // an operator acts on the positives of the side not corrupted
   bool complex = false;            // complex_diagonal: N3 takes moduli
   float n3 = 0;                    // regularization coefficient
-  float n3_positives = 0;          // what each prepared positive counts: n3 times directions
+  // How often the penalty counts a prepared positive: once for each direction that has it.
+  int directions_of_positives = 1;
   double reg = 0;
   bool backward = true;
   BatchScores* scores = nullptr;  // what Score wants; nullptr: nothing
 
+  PrefetchQueue prefetch;
+
+  // Whether one matrix of scores serves both directions (chunk_pass.h).
+  bool transposed() const {
+    return sides[0].batch_negatives() && sides[1].batch_negatives() && !dynamic_operator;
+  }
   StepSide& side(Side s) { return sides[static_cast<int>(s)]; }
 
-  // The slots of a negative chunk: positives and uniform negatives of the left-hand side, then of
-  // the right-hand side.
+  int64_t num_chunks() const { return (n + chunk_size - 1) / chunk_size; }
+  int64_t PositivesOfChunk(int64_t chunk) const {
+    return std::min(chunk_size, n - chunk * chunk_size);
+  }
+
+  // The slots of a negative chunk, in the order in which their rows are gathered: positives of the
+  // left- and the right-hand side, then uniform negatives of both.
   int64_t FirstSlot(int64_t chunk) const {
-    return chunk * (2 * chunk_size + sides[0].num_uniform + sides[1].num_uniform);
+    return std::min(2 * chunk * chunk_size, 2 * n) +
+           chunk * (sides[0].num_uniform + sides[1].num_uniform);
+  }
+  SlotRange PositiveSlots(Side s, int64_t chunk) const {
+    const int64_t m = PositivesOfChunk(chunk);
+    return {FirstSlot(chunk) + (s == Side::kLhs ? 0 : m), m};
+  }
+  SlotRange NegativeSlots(Side s, int64_t chunk) const {
+    const int64_t first = FirstSlot(chunk) + 2 * PositivesOfChunk(chunk);
+    return {first + (s == Side::kLhs ? 0 : sides[0].num_uniform),
+            sides[static_cast<int>(s)].num_uniform};
+  }
+
+  // Lets the matrix products that follow, of about `flops` operations, ask for the rows of slots
+  // [first, end).
+  void Prefetch(int64_t first, int64_t end, double flops) {
+    prefetch.next = first;
+    prefetch.end = end;
+    prefetch.credit = 0;
+    prefetch.flops_per_row = flops / static_cast<double>(std::max<int64_t>(end - first, 1));
   }
 };
 

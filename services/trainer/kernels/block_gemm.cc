@@ -27,30 +27,45 @@ constexpr int FewerRows(int rows) { return rows > 8 ? 8 : rows > 4 ? 4 : rows > 
 
 constexpr int64_t kMaxRun = 128;  // of k; keeps a panel of B in the first-level cache
 
-// kRows rows of C by kFull whole vectors and, if kTail > 0, one of kTail lanes.
+// A run of k of a product, and a panel of its columns.
+struct Part {
+  const float* a = nullptr;
+  const float* b = nullptr;
+  int64_t first_column = 0;  // of C
+  int64_t k = 0;
+  bool first = false;  // run of k
+  bool last = false;
+};
+
+// Rows i, i + 1, ..., i + kRows - 1 of C by kFull whole vectors and, if kTail > 0, one of kTail
+// lanes.
 template <int kRows, int kFull, int kTail>
-HWY_NOINLINE void Micro(const BlockProduct& p, const float* a, const float* b, float* c, int64_t k,
-                        bool accumulate) {
+HWY_NOINLINE void Micro(const BlockProduct& p, const Part& part, int64_t first_row) {
   const Floats d;
   const hn::CappedTag<float, kTail == 0 ? 1 : kTail> dt;
   using Tail = hn::Vec<decltype(dt)>;
   constexpr int kSpace = kFull == 0 ? 1 : kFull;
+  const bool scattered = p.scattered.rows != nullptr;
+  float* c[kRows];
+#pragma GCC unroll 16
+  for (int i = 0; i < kRows; ++i) {
+    float* row = scattered ? p.scattered.rows[first_row + i] : p.c + (first_row + i) * p.c_stride;
+    c[i] = row + part.first_column;
+  }
   Vec sum[kRows][kSpace];
   Tail tail[kRows];
 #pragma GCC unroll 16
   for (int i = 0; i < kRows; ++i) {
 #pragma GCC unroll 16
-    for (int j = 0; j < kFull; ++j) {
-      sum[i][j] = accumulate ? hn::LoadU(d, c + i * p.c_stride + j * kLanes) : hn::Zero(d);
-    }
-    if constexpr (kTail > 0) {
-      tail[i] = accumulate ? hn::LoadU(dt, c + i * p.c_stride + kFull * kLanes) : hn::Zero(dt);
-    }
+    for (int j = 0; j < kFull; ++j) sum[i][j] = hn::Zero(d);
+    if constexpr (kTail > 0) tail[i] = hn::Zero(dt);
   }
+  const float* a = part.a + first_row * p.a_row;
+  const float* b = part.b;
   const int64_t a_row = p.a_row;
   const int64_t a_col = p.a_col;
   const int64_t b_stride = p.b_stride;
-  for (int64_t l = 0; l < k; ++l) {
+  for (int64_t l = part.k; l > 0; --l) {
     Vec bv[kSpace];
     Tail bt = hn::Zero(dt);
 #pragma GCC unroll 16
@@ -66,17 +81,38 @@ HWY_NOINLINE void Micro(const BlockProduct& p, const float* a, const float* b, f
     a += a_col;
     b += b_stride;
   }
+  // The sum over this run is added as a whole to what was there.
+#pragma GCC unroll 16
+  for (int i = 0; i < kRows; ++i) {
+    const bool fresh = scattered ? p.scattered.fresh[first_row + i] != 0 : !p.accumulate;
+    if (!part.first || !fresh) {
+#pragma GCC unroll 16
+      for (int j = 0; j < kFull; ++j) {
+        sum[i][j] = hn::Add(sum[i][j], hn::LoadU(d, c[i] + j * kLanes));
+      }
+      if constexpr (kTail > 0) tail[i] = hn::Add(tail[i], hn::LoadU(dt, c[i] + kFull * kLanes));
+    }
+#pragma GCC unroll 16
+    for (int j = 0; j < kFull; ++j) hn::StoreU(sum[i][j], d, c[i] + j * kLanes);
+    if constexpr (kTail > 0) hn::StoreU(tail[i], dt, c[i] + kFull * kLanes);
+  }
+  if (!scattered || !part.last) return;
+  Vec bad = hn::Zero(d);
+  Tail bad_tail = hn::Zero(dt);
 #pragma GCC unroll 16
   for (int i = 0; i < kRows; ++i) {
 #pragma GCC unroll 16
-    for (int j = 0; j < kFull; ++j) hn::StoreU(sum[i][j], d, c + i * p.c_stride + j * kLanes);
-    if constexpr (kTail > 0) hn::StoreU(tail[i], dt, c + i * p.c_stride + kFull * kLanes);
+    for (int j = 0; j < kFull; ++j) bad = hn::Add(bad, NotFinite(sum[i][j]));
+    if constexpr (kTail > 0) bad_tail = hn::Add(bad_tail, hn::Sub(tail[i], tail[i]));
   }
+  const bool finite = hn::AllTrue(d, hn::Eq(bad, hn::Zero(d))) &&
+                      (kTail == 0 || hn::AllTrue(dt, hn::Eq(bad_tail, hn::Zero(dt))));
+  if (!finite) *p.scattered.finite = false;
 }
 
 HWY_INLINE void Prefetch(PrefetchQueue* queue, double flops) {
   queue->credit += flops;
-  while (queue->credit >= queue->flops_per_row && queue->next < queue->count) {
+  while (queue->credit >= queue->flops_per_row && queue->next < queue->end) {
     queue->credit -= queue->flops_per_row;
     const float* row = queue->rows[queue->next++];
     // Into the second-level cache: the first belongs to the product.
@@ -85,47 +121,56 @@ HWY_INLINE void Prefetch(PrefetchQueue* queue, double flops) {
   }
 }
 
+// Scattered rows that will be added to are asked for one step ahead.
+HWY_INLINE void PrefetchRows(const BlockProduct& p, const Part& part, int64_t first_row,
+                             int64_t count, int64_t columns) {
+  const int64_t end = first_row + count < p.m ? first_row + count : p.m;
+  for (int64_t i = first_row; i < end; ++i) {
+    const float* row = p.scattered.rows[i] + part.first_column;
+    for (int64_t j = 0; j < columns; j += 16) __builtin_prefetch(row + j, 1, 3);
+  }
+}
+
 // All rows of C by one panel of columns.
 template <int kRows, int kFull, int kTail>
-HWY_INLINE void Panel(const BlockProduct& p, int64_t first_row, const float* a, const float* b,
-                      float* c, int64_t k, bool accumulate) {
+HWY_INLINE void Panel(const BlockProduct& p, const Part& part, int64_t first_row) {
+  constexpr int64_t kColumns = kFull * kLanes + kTail;
   int64_t i = first_row;
   for (; i + kRows <= p.m; i += kRows) {
-    Micro<kRows, kFull, kTail>(p, a + i * p.a_row, b, c + i * p.c_stride, k, accumulate);
+    if (p.scattered.rows != nullptr) PrefetchRows(p, part, i + kRows, kRows, kColumns);
+    Micro<kRows, kFull, kTail>(p, part, i);
     if (p.prefetch != nullptr) {
-      Prefetch(p.prefetch, static_cast<double>(2 * kRows * (kFull * kLanes + kTail) * k));
+      Prefetch(p.prefetch, static_cast<double>(2 * kRows * kColumns * part.k));
     }
   }
   if constexpr (kRows > 1) {
-    if (i < p.m) Panel<FewerRows(kRows), kFull, kTail>(p, i, a, b, c, k, accumulate);
+    if (i < p.m) Panel<FewerRows(kRows), kFull, kTail>(p, part, i);
   }
 }
 
 template <int kFull, int kTail>
-HWY_INLINE void PanelOf(const BlockProduct& p, const float* a, const float* b, float* c, int64_t k,
-                        bool accumulate) {
+HWY_INLINE void PanelOf(const BlockProduct& p, const Part& part) {
   constexpr int kVectors = kFull + (kTail > 0 ? 1 : 0);
-  Panel<RowsFor(kVectors), kFull, kTail>(p, 0, a, b, c, k, accumulate);
+  Panel<RowsFor(kVectors), kFull, kTail>(p, part, 0);
 }
 
-// The panel with the last columns: `full` vectors and a tail.
+// A panel of `full` vectors and a tail.
 template <int kTail>
-void LastPanel(const BlockProduct& p, int64_t full, const float* a, const float* b, float* c,
-               int64_t k, bool accumulate) {
+void AnyPanel(const BlockProduct& p, const Part& part, int64_t full) {
   switch (full) {
     case 0:
-      if constexpr (kTail > 0) PanelOf<0, kTail>(p, a, b, c, k, accumulate);
+      if constexpr (kTail > 0) PanelOf<0, kTail>(p, part);
       return;
     case 1:
-      return PanelOf<1, kTail>(p, a, b, c, k, accumulate);
+      return PanelOf<1, kTail>(p, part);
     case 2:
-      if constexpr (kMaxVectors >= 3 || kTail == 0) PanelOf<2, kTail>(p, a, b, c, k, accumulate);
+      if constexpr (kMaxVectors >= 3 || kTail == 0) PanelOf<2, kTail>(p, part);
       return;
     case 3:
-      if constexpr (kMaxVectors >= 4) PanelOf<3, kTail>(p, a, b, c, k, accumulate);
+      if constexpr (kMaxVectors >= 4) PanelOf<3, kTail>(p, part);
       return;
     default:
-      if constexpr (kMaxVectors >= 4 && kTail == 0) PanelOf<4, 0>(p, a, b, c, k, accumulate);
+      if constexpr (kMaxVectors >= 4 && kTail == 0) PanelOf<4, 0>(p, part);
       return;
   }
 }
@@ -148,24 +193,22 @@ void MultiplyBlocksImpl(const BlockProduct& p) {
 
   for (int64_t run = 0; run < num_runs; ++run) {
     const int64_t first_k = p.k * run / num_runs;
-    const int64_t k = p.k * (run + 1) / num_runs - first_k;
-    const bool accumulate = p.accumulate || run > 0;
-    const float* a = p.a + first_k * p.a_col;
-    const float* b = p.b + first_k * p.b_stride;
     for (int64_t panel = 0; panel < num_panels; ++panel) {
-      // Panels of equal size, the larger ones first.
+      // Panels of about equal size, the larger ones first.
       const int64_t first = vectors - vectors * (num_panels - panel) / num_panels;
       const int64_t size = vectors - vectors * (num_panels - panel - 1) / num_panels - first;
-      const bool last = panel == num_panels - 1;
-      const float* b_panel = b + first * kLanes;
-      float* c_panel = p.c + first * kLanes;
-      const int64_t whole = last && tail > 0 ? size - 1 : size;
-      if (!last || tail == 0) {
-        LastPanel<0>(p, whole, a, b_panel, c_panel, k, accumulate);
+      const Part part{.a = p.a + first_k * p.a_col,
+                      .b = p.b + first_k * p.b_stride + first * kLanes,
+                      .first_column = first * kLanes,
+                      .k = p.k * (run + 1) / num_runs - first_k,
+                      .first = run == 0,
+                      .last = run == num_runs - 1};
+      if (panel < num_panels - 1 || tail == 0) {
+        AnyPanel<0>(p, part, size);
       } else if (tail == 4) {
-        LastPanel<(kLanes > 4 ? 4 : 0)>(p, whole, a, b_panel, c_panel, k, accumulate);
+        AnyPanel<(kLanes > 4 ? 4 : 0)>(p, part, size - 1);
       } else {
-        LastPanel<(kLanes > 8 ? 8 : 0)>(p, whole, a, b_panel, c_panel, k, accumulate);
+        AnyPanel<(kLanes > 8 ? 8 : 0)>(p, part, size - 1);
       }
     }
   }
@@ -216,7 +259,7 @@ HWY_EXPORT(MultiplyBlocksImpl);
 HWY_EXPORT(TransposeRowsImpl);
 
 void MultiplyBlocks(const BlockProduct& p) {
-  if (p.k == 0 && !p.accumulate) {
+  if (p.k == 0 && !p.accumulate && p.c != nullptr) {
     for (int64_t i = 0; i < p.m; ++i) {
       std::memset(p.c + i * p.c_stride, 0, static_cast<size_t>(p.n) * sizeof(float));
     }

@@ -4,8 +4,8 @@
 // operands into its own layout first, which at these sizes costs up to a third of the time; row
 // blocks are already laid out as the kernel wants them. Measurements: docs/adr/0008.
 //
-// Every element of the result is one chain of multiply-adds over k in ascending order (cut into
-// equal runs of at most 128), so its bits depend on its row, its column and k alone, never on where
+// An element of the result is a sum of chains of multiply-adds, each over a run of k in ascending
+// order; the runs depend on k alone. So its bits depend on its row and its column, never on where
 // it stands.
 #pragma once
 
@@ -18,13 +18,19 @@ namespace weft {
 // Rows that will be wanted soon; a product asks for them while it computes, a row for every so many
 // of its operations, so that memory works while the processor does.
 struct PrefetchQueue {
-  const float* const* rows = nullptr;  // [count]
-  int64_t count = 0;
+  const float* const* rows = nullptr;
+  int64_t next = 0;  // the rows in [next, end) were not asked for yet
+  int64_t end = 0;
   int64_t row_floats = 0;
   double flops_per_row = 0;
-
-  int64_t next = 0;
   double credit = 0;
+};
+
+// Where the rows of a result go when they do not stand in a block. No row occurs twice.
+struct ScatteredRows {
+  float* const* rows = nullptr;    // [m]
+  const uint8_t* fresh = nullptr;  // [m]; whether the row is to be overwritten rather than added to
+  bool* finite = nullptr;          // becomes false when a result is not finite
 };
 
 // C[m, n] = A[m, k] B[k, n], or C += A B. A's element (i, l) is a[i * a_row + l * a_col], so that a
@@ -42,13 +48,14 @@ struct BlockProduct {
   float* c = nullptr;
   int64_t c_stride = 0;
   bool accumulate = false;
+  ScatteredRows scattered;  // if it has rows, instead of `c`, `c_stride` and `accumulate`
   PrefetchQueue* prefetch = nullptr;
 };
 
 void MultiplyBlocks(const BlockProduct& product);
 
-// out[j, i] = x[i, j]: [dim, rows], with rows of `out_stride`, written up to PaddedDim(rows). The
-// rows of `x` must be readable up to PaddedDim(rows).
+// out[j, i] = x[i, j]: [dim, rows], with rows of `out_stride`. Whole blocks of 4 x 4 are read and
+// written: the arrays must have them.
 void TransposeRows(const RowBlock& x, float* out, int64_t out_stride);
 
 }  // namespace weft

@@ -1,5 +1,7 @@
 #include "services/trainer/kernels/row_ops.h"
 
+#include <algorithm>
+#include <cfloat>
 #include <cmath>
 #include <type_traits>
 
@@ -86,7 +88,7 @@ void LimitRowNormsImpl(const EmbeddingTable& table, std::span<const EntityOffset
 }
 
 void AdagradRowsImpl(const EmbeddingTable& table, std::span<const RowStep> steps,
-                     const RowBlock& grads, const float* squares, float lr) {
+                     const RowBlock& grads, float lr) {
   const int64_t dim = table.dimension;
   const float mean = 1.0f / static_cast<float>(dim);
   const int64_t n = static_cast<int64_t>(steps.size());
@@ -97,12 +99,13 @@ void AdagradRowsImpl(const EmbeddingTable& table, std::span<const RowStep> steps
       PrefetchRow(table.embeddings + next * dim, dim);
     }
     const RowStep step = steps[i];
+    const float* g = grads.row(step.slot);
     float& total = table.adagrad_sums[step.offset];
-    const float sum = total + squares[step.slot] * mean;
+    // Squares may overflow where gradients do not: such a row stands still.
+    const float sum = std::min(total + SquaredNorm(g, dim) * mean, FLT_MAX);
     total = sum;
     const float rate = -lr / (std::sqrt(sum) + 1e-10f);
     float* row = table.embeddings + step.offset * dim;
-    const float* g = grads.row(step.slot);
     ForEachPart(dim, [&](auto d, int64_t j) HWY_ATTR {
       const auto old = hn::LoadU(d, row + j);
       hn::StoreU(hn::MulAdd(hn::Set(d, rate), hn::LoadU(d, g + j), old), d, row + j);
@@ -156,14 +159,21 @@ void PrefetchRows(const EmbeddingTable& table, std::span<const EntityOffset> off
   HWY_DYNAMIC_DISPATCH(PrefetchRowsImpl)(table, offsets);
 }
 
+void RowAddresses(const EmbeddingTable& table, std::span<const EntityOffset> offsets,
+                  const float** addresses) {
+  for (const EntityOffset offset : offsets) {
+    *addresses++ = table.embeddings + offset * table.dimension;
+  }
+}
+
 void LimitRowNorms(const EmbeddingTable& table, std::span<const EntityOffset> offsets,
                    float max_norm) {
   HWY_DYNAMIC_DISPATCH(LimitRowNormsImpl)(table, offsets, max_norm);
 }
 
 void AdagradRows(const EmbeddingTable& table, std::span<const RowStep> steps, const RowBlock& grads,
-                 const float* squares, float lr) {
-  HWY_DYNAMIC_DISPATCH(AdagradRowsImpl)(table, steps, grads, squares, lr);
+                 float lr) {
+  HWY_DYNAMIC_DISPATCH(AdagradRowsImpl)(table, steps, grads, lr);
 }
 
 void ReadParameter(const float* from, int64_t n, float* to) {

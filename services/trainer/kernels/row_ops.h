@@ -26,6 +26,9 @@ void GatherRange(const EmbeddingTable& table, int64_t first, const float* addend
 
 // Asks for rows that will be gathered soon.
 void PrefetchRows(const EmbeddingTable& table, std::span<const EntityOffset> offsets);
+// Where these rows begin, for a PrefetchQueue. Nothing is read.
+void RowAddresses(const EmbeddingTable& table, std::span<const EntityOffset> offsets,
+                  const float** addresses);
 
 // Scales rows whose 2-norm exceeds `max_norm` by max_norm / (norm + 1e-7), in the table, as
 // torch.nn.functional.embedding does. Rows that are not finite are left as they are.
@@ -37,10 +40,9 @@ struct RowStep {
   EntityOffset offset = 0;
   int32_t slot = 0;
 };
-// Row-wise Adagrad: G += square / dimension; row -= lr * g / (sqrt(G) + 1e-10), with
-// `squares[slot]` the sum of squares of the row's gradient.
+// Row-wise Adagrad: G += mean(g^2); row -= lr * g / (sqrt(G) + 1e-10).
 void AdagradRows(const EmbeddingTable& table, std::span<const RowStep> steps, const RowBlock& grads,
-                 const float* squares, float lr);
+                 float lr);
 
 // Copies `n` floats of a shared parameter.
 void ReadParameter(const float* from, int64_t n, float* to);

@@ -176,17 +176,30 @@ void AddFloatsImpl(const float* x, int64_t n, float* y) {
   });
 }
 
-void SumSquaresImpl(const RowBlock& x, float* out, float* column_sums) {
-  SquaredNormsImpl(x, 0, out);
-  if (column_sums == nullptr) return;
+bool AddRowsToImpl(const RowBlock& from, float* const* to, const uint8_t* fresh) {
   const Floats d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  // Column blocks of one vector: its sum stays in a register over all rows.
-  for (int64_t j = 0; j < x.dim; j += lanes) {
-    Vec sum = hn::Zero(d);
-    for (int64_t i = 0; i < x.rows; ++i) sum = hn::Add(sum, hn::Load(d, x.row(i) + j));
-    hn::Store(hn::Add(sum, hn::Load(d, column_sums + j)), d, column_sums + j);
+  const int64_t whole = from.dim / lanes * lanes;
+  const auto kept = hn::FirstN(d, static_cast<size_t>(from.dim - whole));
+  Vec bad = hn::Zero(d);
+  for (int64_t i = 0; i < from.rows; ++i) {
+    const float* x = from.row(i);
+    float* y = to[i];
+    const bool add = fresh[i] == 0;
+    for (int64_t j = 0; j < whole; j += lanes) {
+      Vec v = hn::Load(d, x + j);
+      if (add) v = hn::Add(v, hn::Load(d, y + j));
+      bad = hn::Add(bad, NotFinite(v));
+      hn::Store(v, d, y + j);
+    }
+    if (whole < from.dim) {
+      Vec v = hn::IfThenElseZero(kept, hn::Load(d, x + whole));
+      if (add) v = hn::Add(v, hn::IfThenElseZero(kept, hn::Load(d, y + whole)));
+      bad = hn::Add(bad, NotFinite(v));
+      hn::Store(v, d, y + whole);
+    }
   }
+  return Sum(bad) == 0;
 }
 
 double AddCubedNormImpl(const RowBlock& x, bool complex, float coef, const RowBlock& g) {
@@ -266,7 +279,7 @@ HWY_EXPORT(AddScaledDifferenceImpl);
 HWY_EXPORT(ClearPaddingImpl);
 HWY_EXPORT(AddRowsImpl);
 HWY_EXPORT(AddFloatsImpl);
-HWY_EXPORT(SumSquaresImpl);
+HWY_EXPORT(AddRowsToImpl);
 HWY_EXPORT(AddCubedNormImpl);
 HWY_EXPORT(AllFiniteImpl);
 
@@ -330,8 +343,8 @@ void AddFloats(const float* x, int64_t n, float* y) {
   HWY_DYNAMIC_DISPATCH(AddFloatsImpl)(x, n, y);
 }
 
-void SumSquares(const RowBlock& x, float* out, float* column_sums) {
-  HWY_DYNAMIC_DISPATCH(SumSquaresImpl)(x, out, column_sums);
+bool AddRowsTo(const RowBlock& from, float* const* to, const uint8_t* fresh) {
+  return HWY_DYNAMIC_DISPATCH(AddRowsToImpl)(from, to, fresh);
 }
 
 double AddCubedNorm(const RowBlock& x, bool complex, float coef, const RowBlock& g) {

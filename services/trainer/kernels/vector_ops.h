@@ -18,6 +18,9 @@ void ZeroRows(const RowBlock& rows);
 void CopyRows(const RowBlock& from, const RowBlock& to);
 // to += from
 void AddRows(const RowBlock& from, const RowBlock& to);
+// Row i of `from` is added to the padded row to[i], or copied where `fresh[i]`. Returns whether all
+// results are finite.
+bool AddRowsTo(const RowBlock& from, float* const* to, const uint8_t* fresh);
 
 // norms: [rows]; squared 2-norms.
 void SquaredNorms(const RowBlock& x, int64_t skip, float* norms);
@@ -44,12 +47,8 @@ void AddScaledRow(const float* x, float scale, int64_t dim, int64_t skip, float*
 void AddScaledDifference(const float* a, const float* b, float scale, int64_t dim, int64_t skip,
                          float* y);
 
-// y += x for `n` floats that need not be padded or aligned.
+// y += x, for `n` floats that need not be padded or aligned.
 void AddFloats(const float* x, int64_t n, float* y);
-
-// out: [rows]; sum of squares of each row: not finite when the row is not, or when it overflows.
-// When `column_sums` [PaddedDim(dim)] is given, adds all rows to it.
-void SumSquares(const RowBlock& x, float* out, float* column_sums = nullptr);
 
 // The N3 penalty: the sum of |x|^3, and g += 3 coef |x| x when `coef` != 0. `complex`: |.| is the
 // modulus of (x_j, x_{j + dim/2}).
