@@ -101,33 +101,26 @@ void Batcher::Gather(int64_t batch, BatchColumns* columns) const {
   const GroupedEdges::Group& group = edges_->groups[start.group];
   const auto n = static_cast<size_t>(batch_edges(batch));
   WEFT_DCHECK(n <= columns->lhs_.size());
-  const EdgeList& edges = edges_->edges;
-  const bool mixed = !edges.rel.empty();
+  const PackedEdges& edges = edges_->edges;
   int64_t* const positions = columns->positions_.data();
 
-  // The edges of a batch lie far apart: ask for all of them before the first one is needed.
   if (permutations_.empty()) {
     std::iota(positions, positions + n, group.begin + start.offset);
   } else {
+    // The edges of a batch lie far apart: ask for all of them before the first one is needed.
     const IndexPermutation& permutation = permutations_[start.group];
     for (size_t i = 0; i < n; ++i) {
-      const int64_t at =
+      positions[i] =
           group.begin + static_cast<int64_t>(permutation(static_cast<uint64_t>(start.offset) + i));
-      positions[i] = at;
-      __builtin_prefetch(&edges.lhs[at]);
-      __builtin_prefetch(&edges.rhs[at]);
-      if (mixed) __builtin_prefetch(&edges.rel[at]);
+      edges.Prefetch(positions[i]);
     }
   }
-  for (size_t i = 0; i < n; ++i) columns->lhs_[i] = edges.lhs[positions[i]];
-  for (size_t i = 0; i < n; ++i) columns->rhs_[i] = edges.rhs[positions[i]];
-  if (mixed) {
-    for (size_t i = 0; i < n; ++i) columns->rel_[i] = edges.rel[positions[i]];
-  } else {
-    std::fill_n(columns->rel_.begin(), n, group.relation);
-  }
-  if (edges.weighted()) {
-    for (size_t i = 0; i < n; ++i) columns->weight_[i] = edges.weight[positions[i]];
+  for (size_t i = 0; i < n; ++i) {
+    const Edge edge = edges[positions[i]];
+    columns->lhs_[i] = edge.lhs;
+    columns->rhs_[i] = edge.rhs;
+    columns->rel_[i] = edge.rel;
+    columns->weight_[i] = edge.weight;
   }
   columns->batch_ = {{columns->lhs_.data(), n},
                      {columns->rhs_.data(), n},

@@ -3,16 +3,15 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
-#include "graph/edge_list.h"
 #include "services/common/types.h"
+#include "services/trainer/packed_edges.h"
 
 namespace weft {
 
 // Edges of which each batch is drawn from one group. Static relations: a group a relation, in
-// ascending order, and `edges.rel` is empty. Dynamic relations: one group with all edges.
+// ascending order. Dynamic relations: one group with all edges.
 struct GroupedEdges {
   struct Group {
     RelationTypeId relation = 0;  // 0 for dynamic relations, which a batch mixes
@@ -22,7 +21,7 @@ struct GroupedEdges {
     int64_t size() const { return end - begin; }
   };
 
-  EdgeList edges;
+  PackedEdges edges;
   std::vector<Group> groups;  // none is empty
 
   int64_t size() const { return edges.size(); }
@@ -30,17 +29,14 @@ struct GroupedEdges {
 
 // Groups in place: no second copy of the edges is made. The order within a group is a function of
 // the input's order alone.
-GroupedEdges GroupEdges(EdgeList edges, bool dynamic_relations);
-
-// Moves the edges at `positions` (ascending, unique) to a list of their own; the others keep their
-// order.
-EdgeList ExtractEdges(EdgeList* edges, std::span<const int64_t> positions);
+GroupedEdges GroupEdges(PackedEdges edges, bool dynamic_relations);
 
 struct BucketEdges {
   GroupedEdges train;
   GroupedEdges held_out;
 
   int64_t size() const { return train.size() + held_out.size(); }
+  int64_t bytes() const { return train.edges.bytes() + held_out.edges.bytes(); }
 };
 
 }  // namespace weft

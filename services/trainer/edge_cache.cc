@@ -3,17 +3,6 @@
 #include <utility>
 
 namespace weft {
-namespace {
-
-int64_t Bytes(const BucketEdges& edges) {
-  auto of = [](const EdgeList& e) {
-    return static_cast<int64_t>(e.lhs.size() + e.rhs.size() + e.rel.size() + e.weight.size()) * 4;
-  };
-  return of(edges.train.edges) + of(edges.held_out.edges);
-}
-
-}  // namespace
-
 EdgeCache::EdgeCache(const EdgeReader& reader, bool prefetch)
     : reader_(reader), prefetch_(prefetch) {}
 
@@ -46,7 +35,7 @@ absl::StatusOr<const BucketEdges*> EdgeCache::Get(const PassPosition& position, 
 void EdgeCache::Prefetch(const PassPosition& position, Bucket bucket) {
   const Key key = KeyOf(position, bucket);
   if (!prefetch_ || (current_ != nullptr && current_->key == key)) return;
-  if (current_ != nullptr && current_->edges.ok() && Bytes(*current_->edges) > kMaxPrefetchBytes) {
+  if (current_ != nullptr && current_->edges.ok() && current_->edges->bytes() > kMaxPrefetchBytes) {
     return;
   }
   executor_.Drain();

@@ -1,5 +1,6 @@
 #include "services/trainer/edge_reader.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,13 +11,18 @@
 #include "services/trainer/held_out_edges.h"
 
 namespace weft {
+namespace {
+
+// Edges read at a time, so that they are in memory once only.
+constexpr int64_t kBlock = int64_t{1} << 20;
+
+}  // namespace
 
 absl::StatusOr<BucketEdges> EdgeReader::Read(const PassPosition& position, Bucket bucket) const {
   const std::string& path = task_.config.edge_paths[position.edge_path];
   WEFT_ASSIGN_OR_RETURN(const int64_t in_bucket, CountEdges(path, bucket));
   const EdgeRange range = EdgeChunkRange(in_bucket, position.edge_chunk, position.num_edge_chunks);
-  BucketEdges edges;
-  if (range.size() == 0) return edges;
+  if (range.size() == 0) return BucketEdges();
 
   std::vector<int64_t> lhs_counts;
   std::vector<int64_t> rhs_counts;
@@ -24,16 +30,35 @@ absl::StatusOr<BucketEdges> EdgeReader::Read(const PassPosition& position, Bucke
     lhs_counts.push_back(task_.count(task_.Partition(relation.lhs, Side::kLhs, bucket)));
     rhs_counts.push_back(task_.count(task_.Partition(relation.rhs, Side::kRhs, bucket)));
   }
-  WEFT_ASSIGN_OR_RETURN(EdgeList all, ReadEdges(path, bucket, range.begin, range.end,
-                                                {task_.num_relations(), lhs_counts, rhs_counts}));
-
-  std::vector<int64_t> held_out =
+  const std::vector<int64_t> held_out =
       HeldOutEdges(task_.seed, position.edge_path, bucket, in_bucket, task_.config.eval_fraction)
           .InRange(range);
-  for (int64_t& at : held_out) at -= range.begin;
-  const bool dynamic = task_.spec.dynamic();
-  edges.held_out = GroupEdges(ExtractEdges(&all, held_out), dynamic);
-  edges.train = GroupEdges(std::move(all), dynamic);
+  const auto num_held_out = static_cast<int64_t>(held_out.size());
+  PackedEdges train;
+  PackedEdges apart;
+  auto next_apart = held_out.begin();
+  for (int64_t begin = range.begin; begin < range.end; begin += kBlock) {
+    const int64_t end = std::min(range.end, begin + kBlock);
+    WEFT_ASSIGN_OR_RETURN(
+        const EdgeList block,
+        ReadEdges(path, bucket, begin, end, {task_.num_relations(), lhs_counts, rhs_counts}));
+    if (begin == range.begin) {
+      const bool with_relations = task_.num_relations() > 1;
+      train = PackedEdges(range.size() - num_held_out, with_relations, block.weighted());
+      apart = PackedEdges(num_held_out, with_relations, block.weighted());
+    }
+    for (int64_t i = 0; i < block.size(); ++i) {
+      const auto at = static_cast<size_t>(i);
+      const Edge edge{block.lhs[at], block.rhs[at], block.rel[at],
+                      block.weighted() ? block.weight[at] : 1.0f};
+      const bool is_held_out = next_apart != held_out.end() && *next_apart == begin + i;
+      if (is_held_out) ++next_apart;
+      (is_held_out ? apart : train).Append(edge);
+    }
+  }
+  BucketEdges edges;
+  edges.train = GroupEdges(std::move(train), task_.spec.dynamic());
+  edges.held_out = GroupEdges(std::move(apart), task_.spec.dynamic());
   return edges;
 }
 

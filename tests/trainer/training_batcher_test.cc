@@ -1,11 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <map>
-#include <numeric>
 #include <set>
-#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "services/trainer/batcher.h"
@@ -18,16 +15,11 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-using Edge = std::tuple<EntityOffset, EntityOffset, RelationTypeId, float>;
-
 // Edge i is (i, 2 i, relation i mod num_relations), weighing i when `weighted`.
-EdgeList MakeEdges(int64_t count, int num_relations, bool weighted = false) {
-  EdgeList edges;
+PackedEdges MakeEdges(int64_t count, int num_relations, bool weighted = false) {
+  PackedEdges edges(count, num_relations > 1, weighted);
   for (int i = 0; i < count; ++i) {
-    edges.lhs.push_back(i);
-    edges.rhs.push_back(2 * i);
-    edges.rel.push_back(i % num_relations);
-    if (weighted) edges.weight.push_back(static_cast<float>(i));
+    edges.Append({i, 2 * i, i % num_relations, weighted ? static_cast<float>(i) : 1.0f});
   }
   return edges;
 }
@@ -37,7 +29,7 @@ std::vector<Edge> Gather(const Batcher& batcher, int64_t batch, BatchColumns* co
   const EdgeBatch& b = columns->batch();
   std::vector<Edge> edges;
   for (size_t i = 0; i < b.lhs.size(); ++i) {
-    edges.emplace_back(b.lhs[i], b.rhs[i], b.rel[i], b.weight.empty() ? 1 : b.weight[i]);
+    edges.push_back({b.lhs[i], b.rhs[i], b.rel[i], b.weight.empty() ? 1 : b.weight[i]});
   }
   return edges;
 }
@@ -57,12 +49,9 @@ std::multiset<Edge> Join(const std::vector<std::vector<Edge>>& batches) {
   return all;
 }
 
-std::multiset<Edge> AsSet(const EdgeList& edges) {
+std::multiset<Edge> AsSet(const PackedEdges& edges) {
   std::multiset<Edge> all;
-  for (size_t i = 0; i < edges.lhs.size(); ++i) {
-    all.emplace(edges.lhs[i], edges.rhs[i], edges.rel[i],
-                edges.weighted() ? edges.weight[i] : 1.0f);
-  }
+  for (int64_t i = 0; i < edges.size(); ++i) all.insert(edges[i]);
   return all;
 }
 
@@ -97,41 +86,53 @@ TEST(IndexPermutationTest, SpreadsNeighboursEvenly) {
   }
 }
 
-TEST(GroupEdgesTest, StaticRelationsAreGroupedAscending) {
-  const GroupedEdges grouped = GroupEdges(MakeEdges(7, 3), /*dynamic_relations=*/false);
-
-  ASSERT_EQ(grouped.groups.size(), 3u);
-  EXPECT_THAT(grouped.edges.rel, IsEmpty());
-  for (const auto& [relation, begin, end] : grouped.groups) {
-    std::set<EntityOffset> lhs(grouped.edges.lhs.begin() + begin, grouped.edges.lhs.begin() + end);
-    std::set<EntityOffset> expected;
-    for (int i = relation; i < 7; i += 3) expected.insert(i);
-    EXPECT_EQ(lhs, expected);
-    for (int64_t i = begin; i < end; ++i) {
-      EXPECT_EQ(grouped.edges.rhs[i], 2 * grouped.edges.lhs[i]);
+TEST(PackedEdgesTest, GiveBackWhatWasPutIn) {
+  for (const bool relations : {true, false}) {
+    for (const bool weighted : {true, false}) {
+      PackedEdges edges(2, relations, weighted);
+      edges.Append({1, 2, 3, 0.25f});
+      edges.Append({4, 5, 6, 1.9f});
+      edges.Swap(0, 1);
+      EXPECT_EQ(edges[0], (Edge{4, 5, relations ? 6 : 0, weighted ? 1.9f : 1.0f}));
+      EXPECT_EQ(edges[1], (Edge{1, 2, relations ? 3 : 0, weighted ? 0.25f : 1.0f}));
+      EXPECT_EQ(edges.bytes(), 2 * 4 * (2 + relations + weighted));
     }
   }
 }
 
-TEST(GroupEdgesTest, AbsentRelationsHaveNoGroup) {
-  EdgeList edges;
-  edges.lhs = {1, 2};
-  edges.rhs = {3, 4};
-  edges.rel = {5, 2};
+TEST(GroupEdgesTest, StaticRelationsAreGroupedAscending) {
+  const GroupedEdges grouped = GroupEdges(MakeEdges(7, 3), /*dynamic_relations=*/false);
 
-  const GroupedEdges grouped = GroupEdges(edges, false);
+  ASSERT_EQ(grouped.groups.size(), 3u);
+  EXPECT_EQ(AsSet(grouped.edges), AsSet(MakeEdges(7, 3)));
+  int64_t next = 0;
+  for (RelationTypeId r = 0; r < 3; ++r) {
+    EXPECT_EQ(grouped.groups[r].relation, r);
+    EXPECT_EQ(grouped.groups[r].begin, next);
+    EXPECT_EQ(grouped.groups[r].size(), r == 0 ? 3 : 2);
+    for (; next < grouped.groups[r].end; ++next) EXPECT_EQ(grouped.edges[next].rel, r);
+  }
+}
+
+TEST(GroupEdgesTest, AbsentRelationsHaveNoGroup) {
+  PackedEdges edges(2, true, false);
+  edges.Append({1, 3, 5});
+  edges.Append({2, 4, 2});
+
+  const GroupedEdges grouped = GroupEdges(std::move(edges), false);
 
   ASSERT_EQ(grouped.groups.size(), 2u);
   EXPECT_EQ(grouped.groups[0].relation, 2);
   EXPECT_EQ(grouped.groups[1].relation, 5);
-  EXPECT_THAT(grouped.edges.lhs, ElementsAre(2, 1));
+  EXPECT_EQ(grouped.edges[0].lhs, 2);
+  EXPECT_EQ(grouped.edges[1].lhs, 1);
 }
 
 TEST(GroupEdgesTest, DynamicRelationsStayMixed) {
   const GroupedEdges grouped = GroupEdges(MakeEdges(7, 3), true);
 
   ASSERT_EQ(grouped.groups.size(), 1u);
-  EXPECT_THAT(grouped.edges.rel, ElementsAre(0, 1, 2, 0, 1, 2, 0));
+  for (int i = 0; i < 7; ++i) EXPECT_EQ(grouped.edges[i].rel, i % 3);
 }
 
 TEST(GroupEdgesTest, NoEdgesNoGroups) {
@@ -139,22 +140,9 @@ TEST(GroupEdgesTest, NoEdgesNoGroups) {
   EXPECT_THAT(GroupEdges({}, false).groups, IsEmpty());
 }
 
-TEST(ExtractEdgesTest, TakesThePositionsAndKeepsTheOrderOfTheOthers) {
-  EdgeList edges = MakeEdges(6, 2, /*weighted=*/true);
-
-  const EdgeList extracted = ExtractEdges(&edges, std::vector<int64_t>{0, 3, 5});
-
-  EXPECT_THAT(extracted.lhs, ElementsAre(0, 3, 5));
-  EXPECT_THAT(extracted.weight, ElementsAre(0, 3, 5));
-  EXPECT_THAT(edges.lhs, ElementsAre(1, 2, 4));
-  EXPECT_THAT(edges.rhs, ElementsAre(2, 4, 8));
-  EXPECT_THAT(edges.rel, ElementsAre(1, 0, 0));
-  EXPECT_THAT(edges.weight, ElementsAre(1, 2, 4));
-}
-
 TEST(BatcherTest, DynamicBatchesHoldEveryEdgeOnceAndTheLastIsPartial) {
-  const EdgeList edges = MakeEdges(2345, 7, true);
-  const GroupedEdges grouped = GroupEdges(edges, true);
+  const PackedEdges edges = MakeEdges(2345, 7, true);
+  const GroupedEdges grouped = GroupEdges(MakeEdges(2345, 7, true), true);
 
   const auto batches = GatherAll(Batcher::Shuffled(grouped, {100, 1, 2, {3, 4}}), 100);
 
@@ -165,8 +153,8 @@ TEST(BatcherTest, DynamicBatchesHoldEveryEdgeOnceAndTheLastIsPartial) {
 }
 
 TEST(BatcherTest, StaticBatchesHaveOneRelationAndEveryEdgeOnce) {
-  const EdgeList edges = MakeEdges(2345, 7, true);
-  const GroupedEdges grouped = GroupEdges(edges, false);
+  const PackedEdges edges = MakeEdges(2345, 7, true);
+  const GroupedEdges grouped = GroupEdges(MakeEdges(2345, 7, true), false);
   const Batcher batcher = Batcher::Shuffled(grouped, {100, 1, 2, {3, 4}});
 
   const auto batches = GatherAll(batcher, 100);
@@ -175,7 +163,7 @@ TEST(BatcherTest, StaticBatchesHaveOneRelationAndEveryEdgeOnce) {
   EXPECT_EQ(batches.size(), 7u * 4);  // 335 edges a relation
   for (size_t b = 0; b < batches.size(); ++b) {
     for (const Edge& edge : batches[b]) {
-      EXPECT_EQ(std::get<2>(edge), batcher.relation(static_cast<int64_t>(b)));
+      EXPECT_EQ(edge.rel, batcher.relation(static_cast<int64_t>(b)));
     }
   }
 }
@@ -183,12 +171,9 @@ TEST(BatcherTest, StaticBatchesHaveOneRelationAndEveryEdgeOnce) {
 TEST(BatcherTest, RelationsAreDrawnInProportionToWhatIsLeft) {
   // 90 batches of relation 0 and 10 of relation 1: the first batch is of relation 1 in a tenth of
   // the passes (standard deviation 0.0067).
-  EdgeList edges;
-  edges.lhs.assign(1000, 0);
-  edges.rhs.assign(1000, 0);
-  edges.rel.assign(1000, 0);
-  std::fill(edges.rel.begin() + 900, edges.rel.end(), 1);
-  const GroupedEdges grouped = GroupEdges(edges, false);
+  PackedEdges edges(1000, true, false);
+  for (int i = 0; i < 1000; ++i) edges.Append({0, 0, i < 900 ? 0 : 1});
+  const GroupedEdges grouped = GroupEdges(std::move(edges), false);
   int first_of_1 = 0;
   double place_of_1 = 0;
   const int passes = 2000;
@@ -226,8 +211,7 @@ TEST(BatcherTest, BatchesCanBeGatheredInAnyOrder) {
 }
 
 TEST(BatcherTest, InOrderKeepsTheOrderOfTheEdges) {
-  const EdgeList edges = MakeEdges(5, 1);
-  const GroupedEdges grouped = GroupEdges(edges, true);
+  const GroupedEdges grouped = GroupEdges(MakeEdges(5, 1), true);
 
   const auto batches = GatherAll(Batcher::InOrder(grouped, 2), 2);
 
