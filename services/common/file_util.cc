@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 #include <system_error>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "services/common/status_macros.h"
@@ -117,6 +118,26 @@ absl::Status MakeDirectories(const std::string& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);
   if (error) return ErrnoStatus(error.value(), absl::StrCat("cannot create folder ", path));
+  return absl::OkStatus();
+}
+
+absl::Status RemoveLeftovers(const std::string& folder) {
+  std::error_code error;
+  std::filesystem::directory_iterator entries(folder, error);
+  if (error) return ErrnoStatus(error.value(), absl::StrCat("cannot list ", folder));
+  std::vector<std::string> leftovers;
+  for (const auto& entry : entries) {
+    const std::string name = entry.path().filename().string();
+    const size_t tmp = name.rfind(".tmp.");
+    const bool pid = tmp != std::string::npos && tmp + 5 < name.size() &&
+                     name.find_first_not_of("0123456789", tmp + 5) == std::string::npos;
+    if (pid) leftovers.push_back(entry.path().string());
+  }
+  for (const std::string& path : leftovers) {
+    if (unlink(path.c_str()) != 0 && errno != ENOENT) {
+      return ErrnoStatus(errno, absl::StrCat("cannot remove ", path));
+    }
+  }
   return absl::OkStatus();
 }
 

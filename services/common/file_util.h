@@ -25,6 +25,10 @@ absl::Status SyncDirectory(const std::string& path);  // makes renames and links
 absl::Status RenameDurably(const std::string& from, const std::string& to);
 absl::Status MakeDirectories(const std::string& path);
 
+// Removes what writers that were killed left in `folder`: files named NAME.tmp.PID. The caller
+// keeps other writers away.
+absl::Status RemoveLeftovers(const std::string& folder);
+
 // Makes `to` a second name of the file `from` (a hard link), in place of what `to` was, at once.
 // Where the file system has no hard links, a synced copy. Durable after SyncDirectory.
 absl::Status LinkFile(const std::string& from, const std::string& to);

@@ -144,6 +144,7 @@ absl::Status LocalCheckpoint::WriteInitialPartition(PartitionKey key,
 }
 
 std::vector<int64_t> LocalCheckpoint::RemoveVersions(absl::Span<const int64_t> versions) {
+  Step("pass recorded");
   std::vector<int64_t> removed;
   for (const int64_t version : versions) {
     const absl::Status status = dir_.Remove(version);
@@ -154,6 +155,7 @@ std::vector<int64_t> LocalCheckpoint::RemoveVersions(absl::Span<const int64_t> v
                        std::string(status.message()));
     }
   }
+  Step("old versions removed");
   return removed;
 }
 

@@ -3,7 +3,12 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <string>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "graph/dataset_manifest.h"
 #include "graph/edge_bucket_file.h"
 #include "graph/entity_files.h"
 #include "services/common/status_macros.h"
@@ -19,7 +24,59 @@ int LocalData::NumEdgeChunks(int64_t max_edges_per_chunk) const {
       std::max<int64_t>(1, (largest + max_edges_per_chunk - 1) / max_edges_per_chunk));
 }
 
+namespace {
+
+uint64_t Hash(absl::string_view bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
+
+// What entity ids mean: a digest of everything in the manifest that a name's place depends on.
+absl::StatusOr<uint64_t> ReadEntitiesDigest(const std::string& entity_path) {
+  const absl::StatusOr<DatasetManifest> manifest = ReadManifest(entity_path);
+  if (absl::IsNotFound(manifest.status())) return uint64_t{0};
+  WEFT_RETURN_IF_ERROR(manifest.status());
+  std::vector<std::string> names = {absl::StrCat(manifest->relation_names_hash)};
+  for (const DatasetManifest::File& file : manifest->files) {
+    if (absl::StartsWith(file.name, "entity_names_")) {
+      names.push_back(absl::StrCat(file.name, " ", file.hash));
+    }
+  }
+  std::ranges::sort(names);
+  return Hash(absl::StrJoin(names, "\n"));
+}
+
+absl::StatusOr<std::vector<int64_t>> ReadBucketEdges(const std::string& path, int num_lhs,
+                                                     int num_rhs) {
+  std::vector<int64_t> edges(static_cast<size_t>(num_lhs) * static_cast<size_t>(num_rhs));
+  const auto at = [&](Bucket b) -> int64_t& {
+    return edges[static_cast<size_t>(b.lhs) * static_cast<size_t>(num_rhs) +
+                 static_cast<size_t>(b.rhs)];
+  };
+  const absl::StatusOr<DatasetManifest> manifest = ReadManifest(path);
+  if (manifest.ok()) {
+    for (const DatasetManifest::BucketCount& bucket : manifest->buckets) {
+      const Bucket b = bucket.bucket;
+      if (b.lhs < 0 || b.lhs >= num_lhs || b.rhs < 0 || b.rhs >= num_rhs) {
+        return absl::FailedPreconditionError(absl::StrCat(path, ": has bucket (", b.lhs, ", ",
+                                                          b.rhs, "), but the configuration has ",
+                                                          num_lhs, " x ", num_rhs, " partitions"));
+      }
+      at(b) = bucket.edges;
+    }
+    return edges;
+  }
+  if (!absl::IsNotFound(manifest.status())) return manifest.status();
+  for (int lhs = 0; lhs < num_lhs; ++lhs) {
+    for (int rhs = 0; rhs < num_rhs; ++rhs) {
+      WEFT_ASSIGN_OR_RETURN(at({lhs, rhs}), CountEdges(path, {lhs, rhs}));
+    }
+  }
+  return edges;
+}
+
+}  // namespace
+
 absl::StatusOr<LocalData> ReadLocalData(const RunConfig& config) {
+  WEFT_RETURN_IF_ERROR(
+      CheckDataset(DatasetSchemaOf(config), config.entity_path, config.edge_paths));
   LocalData data;
   for (const EntityConfig& type : config.entities) {
     std::vector<int64_t>& counts = data.entity_counts.emplace_back();
@@ -31,16 +88,12 @@ absl::StatusOr<LocalData> ReadLocalData(const RunConfig& config) {
   if (config.dynamic_relations) {
     WEFT_ASSIGN_OR_RETURN(data.num_dynamic_relations, ReadRelationCount(config.entity_path));
   }
-  const int num_lhs = config.NumPartitions(Side::kLhs);
-  const int num_rhs = config.NumPartitions(Side::kRhs);
+  WEFT_ASSIGN_OR_RETURN(data.entities_digest, ReadEntitiesDigest(config.entity_path));
   for (const std::string& path : config.edge_paths) {
     LocalData::EdgePath& edges = data.edge_paths.emplace_back();
-    for (int lhs = 0; lhs < num_lhs; ++lhs) {
-      for (int rhs = 0; rhs < num_rhs; ++rhs) {
-        WEFT_ASSIGN_OR_RETURN(const int64_t count, CountEdges(path, {lhs, rhs}));
-        edges.bucket_edges.push_back(count);
-      }
-    }
+    WEFT_ASSIGN_OR_RETURN(
+        edges.bucket_edges,
+        ReadBucketEdges(path, config.NumPartitions(Side::kLhs), config.NumPartitions(Side::kRhs)));
     edges.digest = XXH3_64bits(edges.bucket_edges.data(),
                                edges.bucket_edges.size() * sizeof(edges.bucket_edges[0]));
   }

@@ -18,12 +18,16 @@ struct LocalData {
     uint64_t digest = 0;                // of `bucket_edges`
   };
   std::vector<EdgePath> edge_paths;
+  // Of the entities' names, in order; 0 when the data came without a manifest.
+  uint64_t entities_digest = 0;
 
   // num_edge_chunks that keeps every chunk of every bucket within max_edges_per_chunk.
   int NumEdgeChunks(int64_t max_edges_per_chunk) const;
 };
 
-// Errors: NotFound for a missing file, DataLoss for a damaged one; names it.
+// Edges are counted from the manifests of an import where there are some, else from the files.
+// Errors: FailedPrecondition when the data was imported for another configuration, or in parts;
+// NotFound for a missing file, DataLoss for a damaged one; names it.
 absl::StatusOr<LocalData> ReadLocalData(const RunConfig& config);
 
 }  // namespace weft

@@ -92,6 +92,7 @@ class LocalRunImpl : public LocalRun {
   absl::Status Start(LocalStart start) {
     config_.seed = start.state.seed;
     notes_ = std::move(start.notes);
+    for (const std::string& note : notes_) WEFT_LOG_WARNING("{}", note);
     std::vector<std::string> type_names;
     for (const EntityConfig& type : config_.entities) type_names.push_back(type.name);
     WEFT_ASSIGN_OR_RETURN(blobs_, FileBlobStore::Open(StatePath("blobs"), type_names, config_.lr));
@@ -176,6 +177,8 @@ class LocalRunImpl : public LocalRun {
   }
 
   absl::Status CleanUp() {
+    WEFT_RETURN_IF_ERROR(RemoveLeftovers(config_.checkpoint_path));
+    WEFT_RETURN_IF_ERROR(RemoveLeftovers(StatePath("")));
     const RunProgress progress = coordinator_->progress();
     const PassPosition& position = progress.position;
     // What an interrupted attempt to make the next version left.

@@ -124,13 +124,17 @@ class Resolver {
     }
     if (!changes.empty()) return DoesNotFit(dir_.path(), changes);
 
-    std::string warning;
-    WEFT_ASSIGN_OR_RETURN(const int64_t committed, dir_.CommittedVersion(&warning));
-    if (!warning.empty()) start_.notes.push_back(warning);
+    WEFT_ASSIGN_OR_RETURN(const int64_t committed, CommittedVersion());
     if (committed > 0) WEFT_RETURN_IF_ERROR(CheckTables(dir_, committed, config_, data_));
 
     if (stored_.has_value() && Continues(committed)) {
       start_.state = *stored_;
+      if (stored_->failure.has_value()) {
+        const TrainingFailure& failure = *stored_->failure;
+        start_.notes.push_back(absl::StrCat("the run had failed in bucket (", failure.bucket.lhs,
+                                            ", ", failure.bucket.rhs, "): ", failure.reason,
+                                            "; it continues from what was trained before"));
+      }
       WEFT_RETURN_IF_ERROR(CheckSeed());
       WEFT_RETURN_IF_ERROR(MoveTo(stored_->position, PathsOf(*stored_)));
       WEFT_RETURN_IF_ERROR(CheckPointer(committed));
@@ -148,6 +152,19 @@ class Resolver {
   }
 
  private:
+  // Where the version file is of no use, the run's own state knows better than the files: a newer
+  // version may be whole, but is not committed before its statistics are there, too.
+  absl::StatusOr<int64_t> CommittedVersion() {
+    std::string warning;
+    WEFT_ASSIGN_OR_RETURN(const int64_t newest, dir_.CommittedVersion(&warning));
+    if (warning.empty()) return newest;
+    if (!stored_.has_value() || newest != stored_->position.pass + 1) {
+      start_.notes.push_back(warning);
+      return newest;
+    }
+    return stored_->position.pass;
+  }
+
   // Whether the run's own state is the newest there is, or can explain what is newer.
   bool Continues(int64_t committed) {
     if (committed <= stored_->position.pass + 1) return true;
@@ -284,6 +301,7 @@ RunShape MakeRunShape(const RunConfig& config, const LocalData& data) {
   shape.dynamic_relations = config.dynamic_relations;
   shape.num_dynamic_relations = data.num_dynamic_relations;
   shape.global_embeddings = config.global_emb;
+  shape.entities_digest = data.entities_digest;
   return shape;
 }
 
