@@ -36,7 +36,8 @@ void KillAndResume(const TrainWorld& world, std::chrono::milliseconds span, Rand
     program.Signal(SIGKILL);
     const ProgramResult result = program.Wait();
     // Killed, or it had ended well before.
-    ASSERT_TRUE(result.exit_code == 128 + SIGKILL || result.exit_code == 0) << result.err;
+    ASSERT_TRUE(result.exit_code == 128 + SIGKILL || result.exit_code == 0)
+        << result.exit_code << ": " << result.err;
   }
   const ProgramResult rest = world.Train();
   ASSERT_EQ(rest.exit_code, 0) << rest.err;
