@@ -18,6 +18,7 @@
 #include "cli/progress.h"
 #include "cli/reference_hook.h"
 #include "cli/train_report.h"
+#include "services/common/available_memory.h"
 #include "services/common/file_util.h"
 #include "services/common/logging.h"
 #include "services/common/mutex.h"
@@ -25,6 +26,7 @@
 #include "services/common/status_macros.h"
 #include "services/trainer/fused/fused_batch_step.h"
 #include "services/trainer/local/local_run.h"
+#include "services/trainer/memory_plan.h"
 #include "services/trainer/training_loop.h"
 #include "services/trainer/training_task.h"
 
@@ -165,11 +167,14 @@ class TrainCommand {
       std::cout << completion << "\n";
     } else {
       const RunProgress at = run->progress();
+      const int64_t bucket_edges = at.edges / std::max<int64_t>(at.buckets, 1);
+      WEFT_ASSIGN_OR_RETURN(const MemoryPlan memory,
+                            PlanMemory(task, bucket_edges, AvailableMemory()));
       Announce(run->config(), at);
       StopOnSignals();
       display = std::make_unique<TrainDisplay>(run->config(), at);
       absl::StatusOr<TrainingSummary> summary =
-          Train(task, *factory, run.get(), &live, display.get());
+          Train(task, memory, *factory, run.get(), &live, display.get());
       display->End();
       WEFT_RETURN_IF_ERROR(summary.status());
       report.summary = *std::move(summary);
@@ -191,12 +196,13 @@ class TrainCommand {
   bool stopped() const { return stopped_; }
 
  private:
-  absl::StatusOr<TrainingSummary> Train(const TrainingTask& task, const BatchStepFactory& factory,
-                                        LocalRun* run, SharedState* live,
-                                        TrainDisplay* display) const {
+  absl::StatusOr<TrainingSummary> Train(const TrainingTask& task, const MemoryPlan& memory,
+                                        const BatchStepFactory& factory, LocalRun* run,
+                                        SharedState* live, TrainDisplay* display) const {
     TrainingLoop::Options options;
     options.num_threads = task.config.NumThreads();
-    options.pipeline.prefetch = task.config.prefetch;
+    options.pipeline.prefetch = memory.prefetch;
+    options.pipeline.background_store = memory.background_store;
     options.pipeline.resident_partitions = task.config.resident_partitions;
     TrainingLoop loop(task, options,
                       {&run->lock(), &run->params(), &run->partitions(), &factory, display}, live);

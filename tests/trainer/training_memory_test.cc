@@ -1,0 +1,124 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "services/common/available_memory.h"
+#include "services/common/file_util.h"
+#include "services/trainer/memory_plan.h"
+#include "tests/testing/status_matchers.h"
+#include "tests/testing/temp_dir.h"
+
+namespace weft {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::IsOk;
+using ::testing::Optional;
+using testing::StatusIs;
+using testing::TempDir;
+
+constexpr int64_t kMega = 1'000'000;
+
+// A million entities of dimension 99: 400 MB in `partitions` partitions.
+TrainingTask MakeTask(int partitions) {
+  TrainingTask task;
+  task.config.entities = {{"user", partitions, false, {}}};
+  task.config.relations = {{"knows"}};
+  task.config.dimension = 99;
+  task.config.threads = 1;
+  task.config.eval_fraction = 0;
+  task.entity_counts = {std::vector<int64_t>(partitions, kMega / partitions)};
+  task.spec = *MakeModelSpec(task.config, 0);
+  return task;
+}
+
+TEST(MemoryPlanTest, OnePartitionNeedsTheTableOnce) {
+  const auto plan = PlanMemory(MakeTask(1), 0, std::nullopt);
+  ASSERT_THAT(plan, IsOk());
+  EXPECT_GE(plan->bytes, 400 * kMega);
+  EXPECT_LE(plan->bytes, 400 * kMega + 100 * kMega);
+}
+
+TEST(MemoryPlanTest, StepsDownWhenMemoryIsShort) {
+  const TrainingTask task = MakeTask(4);  // a bucket has two partitions of 100 MB
+  const int64_t base = PlanMemory(task, 0, std::nullopt)->bytes - 400 * kMega;
+
+  const auto all = PlanMemory(task, 0, base + 400 * kMega);
+  ASSERT_THAT(all, IsOk());
+  EXPECT_TRUE(all->prefetch && all->background_store);
+
+  const auto less = PlanMemory(task, 0, base + 399 * kMega);
+  ASSERT_THAT(less, IsOk());
+  EXPECT_TRUE(!less->prefetch && less->background_store);
+
+  const auto least = PlanMemory(task, 0, base + 199 * kMega);
+  ASSERT_THAT(least, IsOk());
+  EXPECT_TRUE(!least->prefetch && !least->background_store);
+  EXPECT_EQ(least->bytes, base);
+}
+
+TEST(MemoryPlanTest, RefusesWithBothFigures) {
+  EXPECT_THAT(PlanMemory(MakeTask(1), 0, 100 * kMega),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       AllOf(HasSubstr("needs about 0.5 GB"), HasSubstr("0.1 GB are available"),
+                             HasSubstr("num_partitions"))));
+}
+
+TEST(MemoryPlanTest, PrefetchStaysOffWhenConfiguredSo) {
+  TrainingTask task = MakeTask(4);
+  task.config.prefetch = false;
+  EXPECT_FALSE(PlanMemory(task, 0, std::nullopt)->prefetch);
+}
+
+TEST(MemoryPlanTest, EdgesCount) {
+  TrainingTask task = MakeTask(1);
+  task.config.prefetch = false;
+  EXPECT_EQ(
+      PlanMemory(task, 100 * kMega, std::nullopt)->bytes - PlanMemory(task, 0, std::nullopt)->bytes,
+      1200 * kMega);
+}
+
+class AvailableMemoryTest : public ::testing::Test {
+ protected:
+  void Write(const std::string& path, const std::string& text) {
+    const std::string full = root_.File(path);
+    std::filesystem::create_directories(std::filesystem::path(full).parent_path());
+    ASSERT_THAT(WriteFileAtomically(full, text), IsOk());
+  }
+
+  TempDir root_;
+};
+
+TEST_F(AvailableMemoryTest, IsWhatTheKernelSaysWithoutLimits) {
+  Write("proc/meminfo", "MemTotal:  2000 kB\nMemFree: 10 kB\nMemAvailable:    1000 kB\n");
+  EXPECT_THAT(AvailableMemory(root_.path()), Optional(1000 * 1024));
+}
+
+TEST_F(AvailableMemoryTest, IsLessInAControlGroupWithALimit) {
+  Write("proc/meminfo", "MemAvailable: 1000 kB\n");
+  Write("proc/self/cgroup", "0::/outer/inner\n");
+  Write("sys/fs/cgroup/outer/memory.max", "500000\n");
+  Write("sys/fs/cgroup/outer/memory.current", "300000\n");
+  Write("sys/fs/cgroup/outer/memory.stat", "anon 5\ninactive_file 20000\nactive_file 10000\n");
+  Write("sys/fs/cgroup/outer/inner/memory.max", "max\n");
+  Write("sys/fs/cgroup/outer/inner/memory.current", "100\n");
+  EXPECT_THAT(AvailableMemory(root_.path()), Optional(500000 - 270000));
+}
+
+TEST_F(AvailableMemoryTest, KnowsVersion1) {
+  Write("proc/meminfo", "MemAvailable: 1000 kB\n");
+  Write("proc/self/cgroup", "5:cpu:/c\n4:memory:/box\n0::/\n");
+  Write("sys/fs/cgroup/memory/box/memory.limit_in_bytes", "400000\n");
+  Write("sys/fs/cgroup/memory/box/memory.usage_in_bytes", "100000\n");
+  Write("sys/fs/cgroup/memory/box/memory.stat", "total_inactive_file 50000\n");
+  EXPECT_THAT(AvailableMemory(root_.path()), Optional(350000));
+}
+
+TEST_F(AvailableMemoryTest, IsUnknownWithoutTheKernelsFiles) {
+  EXPECT_EQ(AvailableMemory(root_.path()), std::nullopt);
+}
+
+}  // namespace
+}  // namespace weft
