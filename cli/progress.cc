@@ -52,17 +52,26 @@ double Rate(const ProgressState& state) {
   return seconds > 0 ? static_cast<double>(state.done) / seconds : 0;
 }
 
-std::string Unit(const ProgressState& state) {
-  return state.unit.empty() ? "" : absl::StrCat(" ", state.unit);
-}
+bool InBytes(const ProgressState& state) { return state.unit == "bytes"; }
 
-std::string Count(const ProgressState& state) {
-  return absl::StrCat(FormatCount(state.done),
-                      HasTotal(state) ? "/" + FormatCount(*state.total) : "", Unit(state));
+// "1,260,000/3,000,000 edges", "13.6 MB/42.8 MB"
+std::string Count(const ProgressState& state, bool with_total) {
+  std::string done, total;
+  if (InBytes(state)) {
+    done = FormatBytes(static_cast<double>(state.done));
+    if (with_total) total = FormatBytes(static_cast<double>(*state.total));
+  } else {
+    done = FormatCount(state.done);
+    if (with_total) total = FormatCount(*state.total);
+    const std::string unit = state.unit.empty() ? "" : absl::StrCat(" ", state.unit);
+    absl::StrAppend(with_total ? &total : &done, unit);
+  }
+  return with_total ? absl::StrCat(done, "/", total) : done;
 }
 
 std::string RateText(const ProgressState& state) {
-  return absl::StrCat(FormatRate(Rate(state)), Unit(state), "/s");
+  if (InBytes(state)) return absl::StrCat(FormatBytes(Rate(state)), "/s");
+  return absl::StrCat(FormatRate(Rate(state)), state.unit.empty() ? "" : " ", state.unit, "/s");
 }
 
 // "0:41 left"; empty while nothing is known.
@@ -71,6 +80,21 @@ std::string Remaining(const ProgressState& state) {
   const double done = static_cast<double>(state.done);
   const double left = static_cast<double>(*state.total) - done;
   return absl::StrCat(FormatElapsed(state.elapsed * (left / done)), " left");
+}
+
+// Three digits, and the power of a thousand: "2.51 M", "950".
+std::string Scaled(double value) {
+  constexpr struct {
+    double scale;
+    const char* name;
+  } kUnits[] = {{1e12, " T"}, {1e9, " G"}, {1e6, " M"}, {1e3, " k"}};
+  for (const auto& unit : kUnits) {
+    // Not 1e+03: what rounds up to a thousand has the next unit.
+    if (value >= unit.scale * 0.9995) {
+      return absl::StrCat(absl::StrFormat("%.3g", value / unit.scale), unit.name);
+    }
+  }
+  return absl::StrFormat("%.3g", value);
 }
 
 }  // namespace
@@ -82,16 +106,11 @@ std::string FormatCount(int64_t count) {
   return digits;
 }
 
-std::string FormatRate(double rate) {
-  constexpr struct {
-    double scale;
-    const char* name;
-  } kUnits[] = {{1e9, " G"}, {1e6, " M"}, {1e3, " k"}};
-  for (const auto& unit : kUnits) {
-    if (rate >= unit.scale)
-      return absl::StrCat(absl::StrFormat("%.3g", rate / unit.scale), unit.name);
-  }
-  return absl::StrFormat("%.3g", rate);
+std::string FormatRate(double rate) { return Scaled(rate); }
+
+std::string FormatBytes(double bytes) {
+  const std::string scaled = Scaled(bytes);
+  return absl::StrCat(scaled, scaled.find(' ') == std::string::npos ? " B" : "B");
 }
 
 std::string FormatElapsed(absl::Duration duration) {
@@ -104,7 +123,7 @@ std::string FormatElapsed(absl::Duration duration) {
 }
 
 std::string FormatProgressBar(const ProgressState& state, int width) {
-  std::string tail = absl::StrCat("  ", Count(state), "  ", RateText(state));
+  std::string tail = absl::StrCat("  ", Count(state, HasTotal(state)), "  ", RateText(state));
   if (const std::string left = Remaining(state); !left.empty()) absl::StrAppend(&tail, "  ", left);
   if (!state.note.empty()) absl::StrAppend(&tail, "  ", state.note);
   std::string head = state.title;
@@ -123,7 +142,7 @@ std::string FormatProgressBar(const ProgressState& state, int width) {
 }
 
 std::string FormatProgressLine(const ProgressState& state) {
-  std::string line = absl::StrCat(state.title, ": ", Count(state));
+  std::string line = absl::StrCat(state.title, ": ", Count(state, HasTotal(state)));
   if (HasTotal(state)) {
     absl::StrAppend(&line, " (", static_cast<int>(Fraction(state) * 100), "%)");
   }
@@ -136,7 +155,7 @@ std::string FormatProgressLine(const ProgressState& state) {
 std::string FormatProgressSummary(const ProgressState& state) {
   const double seconds = absl::ToDoubleSeconds(state.elapsed);
   std::string line =
-      absl::StrCat(state.title, ": ", FormatCount(state.done), Unit(state), " in ",
+      absl::StrCat(state.title, ": ", Count(state, /*with_total=*/false), " in ",
                    seconds < 60 ? absl::StrFormat("%.1f s", seconds) : FormatElapsed(state.elapsed),
                    " (", RateText(state), ")");
   if (!state.note.empty()) absl::StrAppend(&line, ", ", state.note);

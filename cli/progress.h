@@ -36,7 +36,7 @@ enum class ProgressMode {
 // What is shown at one moment.
 struct ProgressState {
   std::string title;
-  std::string unit;  // plural; empty: a bare number
+  std::string unit;  // plural; empty: a bare number; "bytes" is shown as kB, MB, ...
   int64_t done = 0;
   std::optional<int64_t> total;
   std::string note;  // "epoch 3/30 loss 0.211"
@@ -55,6 +55,8 @@ std::string FormatProgressSummary(const ProgressState& state);
 std::string FormatCount(int64_t count);
 // 1234567.0 -> "1.23 M"; 950 -> "950".
 std::string FormatRate(double rate);
+// 42795887.0 -> "42.8 MB".
+std::string FormatBytes(double bytes);
 // 0:41, 12:05, 3:07:00.
 std::string FormatElapsed(absl::Duration duration);
 

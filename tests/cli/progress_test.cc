@@ -40,6 +40,18 @@ TEST(FormatRateTest, ScalesToThreeDigits) {
   EXPECT_EQ(FormatRate(2'512'345), "2.51 M");
 }
 
+TEST(FormatRateTest, WhatRoundsUpToAThousandHasTheNextUnit) {
+  EXPECT_EQ(FormatRate(999.4), "999");
+  EXPECT_EQ(FormatRate(999.8), "1 k");
+  EXPECT_EQ(FormatRate(999'900), "1 M");
+}
+
+TEST(FormatBytesTest, ScalesByThousands) {
+  EXPECT_EQ(FormatBytes(0), "0 B");
+  EXPECT_EQ(FormatBytes(512), "512 B");
+  EXPECT_EQ(FormatBytes(42'795'887), "42.8 MB");
+}
+
 TEST(FormatElapsedTest, ShowsHoursOnlyWhenThereAreSome) {
   EXPECT_EQ(FormatElapsed(absl::Milliseconds(400)), "0:00");
   EXPECT_EQ(FormatElapsed(absl::Seconds(41)), "0:41");
@@ -86,6 +98,13 @@ TEST(FormatProgressTest, MoreThanTheTotalIsAllOfIt) {
   state.done = 4'000'000;
 
   EXPECT_THAT(FormatProgressLine(state), HasSubstr("(100%)"));
+}
+
+TEST(FormatProgressTest, BytesAreScaled) {
+  ProgressState state = Import();
+  state.unit = "bytes";
+
+  EXPECT_EQ(FormatProgressLine(state), "import: 1.5 MB/3 MB (50%), 50 kB/s, 0:30 left");
 }
 
 TEST(FormatProgressTest, SummaryShowsTimeAndMeanRate) {
