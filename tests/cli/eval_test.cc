@@ -189,6 +189,19 @@ TEST_F(EvalTest, ACheckpointFolderIsAModel) {
   EXPECT_EQ(by_folder["protocol"]["checkpoint_version"], 1);
 }
 
+#ifdef WEFT_WITH_TORCH
+TEST_F(EvalTest, TheReferenceComputesTheSameFigures) {
+  Save(SmallWorld(), 2, dir_.path());
+
+  const json fused = Report(dir_.path(), {"run.json", "--edges", "test"});
+  const json reference =
+      Report(dir_.path(), {"run.json", "--edges", "test", "--set", "compute=reference"});
+
+  EXPECT_EQ(reference["raw"], fused["raw"]);
+  EXPECT_EQ(reference["filtered"], fused["filtered"]);
+}
+#endif
+
 TEST_F(EvalTest, RelationsAreListedByName) {
   Save(SmallWorld(), 1, dir_.path());
 
