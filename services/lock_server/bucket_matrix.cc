@@ -14,8 +14,7 @@ constexpr size_t kRhs = static_cast<size_t>(Side::kRhs);
 }  // namespace
 
 BucketMatrix::BucketMatrix(int num_lhs, int num_rhs)
-    : num_lhs_(num_lhs),
-      num_rhs_(num_rhs),
+    : num_rhs_(num_rhs),
       place_(static_cast<size_t>(num_lhs) * static_cast<size_t>(num_rhs)),
       rows_(static_cast<size_t>(num_lhs), BitSet(num_rhs)),
       cols_(static_cast<size_t>(num_rhs), BitSet(num_lhs)) {

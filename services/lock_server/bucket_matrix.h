@@ -67,7 +67,6 @@ class BucketMatrix {
   std::vector<BitSet>& lines(Side side) { return side == Side::kLhs ? rows_ : cols_; }
   const std::vector<BitSet>& lines(Side side) const { return side == Side::kLhs ? rows_ : cols_; }
 
-  const int num_lhs_;
   const int num_rhs_;
   std::vector<Bucket> order_;
   std::vector<uint32_t> place_;  // by bucket: its index in `order_`

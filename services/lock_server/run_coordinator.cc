@@ -155,13 +155,13 @@ std::optional<Grant> RunCoordinator::MakeGrant(SessionId id, const AcquireReques
   }
 
   const Token token = last_token_ + 1;
+  const PassAccounting& accounting = *accounting_;
+  const double edges_to_commit = plan_.commit_seconds * EdgesPerSecond();
   const std::vector<Bucket> buckets = scheduler_.Grant(
       {id, resident, unusable}, token, [&](const std::vector<Bucket>& granted, Bucket further) {
-        const double speed = EdgesPerSecond();
-        if (speed == 0) return false;
-        int64_t edges = accounting_->Expected(further);
-        for (const Bucket& b : granted) edges += accounting_->Expected(b);
-        return static_cast<double>(edges) <= plan_.commit_seconds * speed;
+        int64_t edges = accounting.Expected(further);
+        for (const Bucket& b : granted) edges += accounting.Expected(b);
+        return static_cast<double>(edges) <= edges_to_commit;
       });
   if (buckets.empty()) return std::nullopt;
   last_token_ = token;

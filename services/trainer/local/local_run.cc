@@ -92,7 +92,6 @@ class LocalRunImpl : public LocalRun {
   absl::Status Start(LocalStart start) {
     config_.seed = start.state.seed;
     notes_ = std::move(start.notes);
-    for (const std::string& note : notes_) WEFT_LOG_WARNING("{}", note);
     std::vector<std::string> type_names;
     for (const EntityConfig& type : config_.entities) type_names.push_back(type.name);
     WEFT_ASSIGN_OR_RETURN(blobs_, FileBlobStore::Open(StatePath("blobs"), type_names, config_.lr));

@@ -31,18 +31,22 @@ absl::Status DoesNotFit(const std::string& folder, const std::vector<std::string
 // The configuration that a checkpoint was written with; none when there is none to be read.
 std::optional<RunConfig> ReadStoredConfig(const CheckpointDir& dir, const RunConfig& config,
                                           std::vector<std::string>* notes) {
-  // What is registered in this program may have been used there, too.
+  // Names that are not built in, in this program's configuration, may have been used there, too.
   ConfigOptions options;
-  options.extra_comparators = {config.comparator};
-  options.extra_losses = {config.loss_fn};
-  for (const RelationConfig& relation : config.relations) {
-    options.extra_operators.push_back(relation.operator_name);
+  std::vector<std::string> overrides;
+  if (config.compute == Compute::kReference) {
+    options.extra_comparators = {config.comparator};
+    options.extra_losses = {config.loss_fn};
+    for (const RelationConfig& relation : config.relations) {
+      options.extra_operators.push_back(relation.operator_name);
+    }
+    overrides.push_back("compute=reference");  // PBG's keys do not say so
   }
   for (const std::string& path : {dir.WeftConfigPath(), dir.ConfigPath()}) {
     const absl::StatusOr<std::string> json = ReadFile(path);
     if (absl::IsNotFound(json.status())) continue;
     absl::StatusOr<ConfigResult> result =
-        json.ok() ? ParseRunConfig(*json, path, {}, options) : json.status();
+        json.ok() ? ParseRunConfig(*json, path, overrides, options) : json.status();
     if (result.ok()) return std::move(result->config);
     notes->push_back(absl::StrCat(path, " is of no use: ", std::string(result.status().message())));
   }
