@@ -103,8 +103,7 @@ TEST(RowTransformTest, EveryOperatorComputesItsFormula) {
     const ModelSpec spec = Spec(c.op, Comparator::kDot, 2, 0);
     ParameterSet parameters = MakeInitialParameters(spec);
     for (const auto& [name, values] : c.parameters) {
-      std::ranges::copy(values,
-                        parameters.Find("relations/0/operator/rhs/" + name)->values.data());
+      std::ranges::copy(values, parameters.Find("relations/0/operator/rhs/" + name)->values.data());
     }
 
     EXPECT_THAT(Transform(spec, parameters, Side::kRhs, RowRole::kCandidate, {1, 2}),
@@ -187,7 +186,8 @@ TEST(RowTransformTest, RefusesParametersOfAnotherModel) {
   EXPECT_THAT(RowTransform::Make(spec, ParameterSet(), 0, Side::kRhs, RowRole::kQuery),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr("relations/0/operator/rhs/diagonal")));
-  const ParameterSet other = MakeInitialParameters(Spec(Operator::kDiagonal, Comparator::kDot, 6, 0));
+  const ParameterSet other =
+      MakeInitialParameters(Spec(Operator::kDiagonal, Comparator::kDot, 6, 0));
   EXPECT_THAT(RowTransform::Make(spec, other, 0, Side::kRhs, RowRole::kQuery),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("1 x 6")));
   EXPECT_THAT(RowTransform::Make(spec, other, 3, Side::kRhs, RowRole::kQuery),

@@ -78,6 +78,7 @@ class FusedBatchStep final : public BatchStep {
   std::span<const RelationTypeId> rels_;    // dynamic: of each
   std::vector<int32_t> operator_slots_[2];  // by side; dynamic: of each edge
   std::vector<const float*> addresses_;     // by slot
+  std::vector<int64_t> regularized_;        // how often the penalty counts an operator's row
   std::vector<EntityOffset> offsets_;
 };
 
@@ -205,13 +206,13 @@ void FusedBatchStep::RegularizeOperators() {
   for (const Side side : kSides) {
     OperatorParameters* op = c.side(side).op;
     if (op == nullptr) continue;
-    std::vector<int64_t> counts(static_cast<size_t>(op->num_used()), 0);
+    regularized_.assign(static_cast<size_t>(op->num_used()), 0);
     if (spec_.dynamic()) {
-      for (const int32_t slot : operator_slots_[static_cast<int>(side)]) ++counts[slot];
+      for (const int32_t slot : operator_slots_[static_cast<int>(side)]) ++regularized_[slot];
     } else {
-      counts[0] = c.num_chunks();
+      regularized_[0] = c.num_chunks();
     }
-    c.reg += op->AddRegularization(c.n3, counts);
+    c.reg += op->AddRegularization(c.n3, regularized_);
   }
 }
 
