@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/util/Exception.h>
+#include <dlfcn.h>
 
 #include <atomic>
 #include <exception>
@@ -28,6 +29,17 @@ auto CatchExceptions(Function function) -> decltype(function()) {
   } catch (const std::exception& e) {
     return absl::InternalError(e.what());
   }
+}
+
+// Steps run in parallel; what they call must not do so once more.
+void UseOneThreadEach() {
+  // For this thread; threads that come to LibTorch later take the number over.
+  at::set_num_threads(1);
+  // OpenBLAS built on pthreads has a pool of its own, of which LibTorch knows nothing.
+  using SetNumThreads = void (*)(int);
+  static const auto set_blas_threads =
+      reinterpret_cast<SetNumThreads>(dlsym(RTLD_DEFAULT, "openblas_set_num_threads"));
+  if (set_blas_threads != nullptr) set_blas_threads(1);
 }
 
 class ReferenceBatchStep : public BatchStep {
@@ -87,8 +99,7 @@ class ReferenceBatchStepFactory : public BatchStepFactory {
                                                   ParameterSet* parameters) const override {
     return CatchExceptions([&]() -> absl::StatusOr<std::unique_ptr<BatchStep>> {
       WEFT_ASSIGN_OR_RETURN(ReferenceModel model, MakeReferenceModel(spec, parameters));
-      // For this thread; threads that come to LibTorch later take the number over.
-      at::set_num_threads(1);
+      UseOneThreadEach();
       return std::make_unique<ReferenceBatchStep>(std::move(model), parameters, precision_);
     });
   }

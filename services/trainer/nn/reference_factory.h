@@ -20,8 +20,8 @@ enum class Precision {
 //
 // MakeParameters: InvalidArgument when an operator is not registered.
 // Make: InvalidArgument when a name is not registered, FailedPrecondition when the parameters are
-// not those of the spec. Turns LibTorch's own threads off (at::set_num_threads(1)): the steps
-// themselves are what runs in parallel.
+// not those of the spec. Turns the threads of LibTorch and of its BLAS off, in the whole process:
+// the steps themselves are what runs in parallel.
 const BatchStepFactory& ReferenceFactory(Precision precision = Precision::kFloat);
 
 }  // namespace weft::nn
