@@ -15,6 +15,8 @@ namespace weft {
 namespace {
 
 constexpr char kDataset[] = "embeddings";
+// Of the root: the checksum of vectors and sums. Files of PBG have none.
+constexpr char kChecksum[] = "weft_xxh3";
 
 // A data set that is not there or of another type: the file is not what its name says.
 absl::Status AsDataLoss(const absl::Status& status) {
@@ -57,6 +59,8 @@ absl::Status WriteEmbeddingsFile(const std::string& path, const EmbeddingPartiti
                                  double lr, const CheckpointMetadata& metadata) {
   WEFT_ASSIGN_OR_RETURN(Hdf5Writer file, Hdf5Writer::Create(path));
   WEFT_RETURN_IF_ERROR(WriteMetadata(metadata, &file));
+  WEFT_RETURN_IF_ERROR(
+      file.IntAttribute("/", kChecksum, static_cast<int64_t>(Checksum(partition))));
   const int64_t shape[] = {partition.count(), partition.dimension()};
   WEFT_RETURN_IF_ERROR(file.Write(kDataset, shape, partition.embeddings.span()));
   OptimizerState state;
@@ -70,7 +74,14 @@ absl::Status ReadEmbeddingsFile(const std::string& path, EmbeddingPartition* par
   WEFT_ASSIGN_OR_RETURN(const EmbeddingsReader reader, EmbeddingsReader::Open(path));
   WEFT_RETURN_IF_ERROR(ReadVectors(reader, path, &partition->embeddings));
   WEFT_ASSIGN_OR_RETURN(const Hdf5Reader file, OpenCheckpointFile(path));
-  return Annotate(AsDataLoss(ReadSums(file, &partition->adagrad_sums)), path);
+  WEFT_RETURN_IF_ERROR(Annotate(AsDataLoss(ReadSums(file, &partition->adagrad_sums)), path));
+  const absl::StatusOr<int64_t> checksum = file.IntAttribute("/", kChecksum);
+  if (checksum.ok() && static_cast<uint64_t>(*checksum) != Checksum(*partition)) {
+    return absl::DataLossError(
+        absl::StrCat(path, ": checksum mismatch: it was damaged or changed after it was written; ",
+                     "if the change is meant, remove its attribute ", kChecksum));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<EmbeddingPartition> ReadEmbeddingsFile(const std::string& path, int64_t count,

@@ -1,6 +1,7 @@
 // One partition of one entity type on disk, in PBG's format: data set `embeddings` (float32
 // [count, dimension]), `optimizer/state_dict` (a torch.save pickle of row-wise Adagrad's sums),
-// attributes `format_version`, `config/json`, `iteration/...`.
+// attributes `format_version`, `config/json`, `iteration/...`. Beyond PBG's, an attribute
+// `weft_xxh3`: the checksum of vectors and sums, which reading both verifies.
 //
 // Tables are written from and read into their blocks, without a copy in memory.
 // Thread-safety: any number of files at once; HDF5 itself lets one thread at a time do its work.

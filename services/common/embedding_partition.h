@@ -39,4 +39,7 @@ inline EmbeddingTable View(EmbeddingPartition& p) {
   return {p.embeddings.data(), p.adagrad_sums.data(), p.count(), p.dimension()};
 }
 
+// XXH3-64 of the vectors and the sums.
+uint64_t Checksum(const EmbeddingPartition& partition);
+
 }  // namespace weft

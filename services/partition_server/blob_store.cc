@@ -1,7 +1,5 @@
 #include "services/partition_server/blob_store.h"
 
-#include <xxhash.h>
-
 #include "absl/strings/str_cat.h"
 
 namespace weft {
@@ -9,15 +7,6 @@ namespace weft {
 std::string BlobName(const PartitionVersion& name) {
   return absl::StrCat("partition ", name.key.partition, " of entity type ", name.key.entity_type,
                       ", token ", name.token >> 40, ":", name.token & ((Token{1} << 40) - 1));
-}
-
-uint64_t Checksum(const EmbeddingPartition& partition) {
-  const auto bytes = [](const FloatBlock& block) {
-    return static_cast<size_t>(block.size()) * sizeof(float);
-  };
-  const uint64_t vectors = XXH3_64bits(partition.embeddings.data(), bytes(partition.embeddings));
-  return XXH3_64bits_withSeed(partition.adagrad_sums.data(), bytes(partition.adagrad_sums),
-                              vectors);
 }
 
 absl::Status CheckShape(const PartitionVersion& name, const BlobInfo& blob,

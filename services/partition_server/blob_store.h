@@ -46,8 +46,6 @@ class BlobStore {
 
 // "partition 3 of entity type 0, token 1:7" (term 1, the 7th of it).
 std::string BlobName(const PartitionVersion& name);
-// XXH3-64 of the vectors and the sums.
-uint64_t Checksum(const EmbeddingPartition& partition);
 // FailedPrecondition when `out` is not of the blob's shape.
 absl::Status CheckShape(const PartitionVersion& name, const BlobInfo& blob,
                         const EmbeddingPartition& out);

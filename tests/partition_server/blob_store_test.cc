@@ -87,6 +87,23 @@ TEST(FileBlobStoreTest, ADamagedBlobIsDataLossAndNamed) {
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("partition 3 of entity type 0")));
 }
 
+TEST(FileBlobStoreTest, AFlippedBitIsDataLoss) {
+  const TempDir dir;
+  const std::string path = dir.File("blobs/embeddings_user_3.t7.h5");
+  const auto store = OpenFileStore(dir.path());
+  ASSERT_THAT(store->Put({{0, 3}, 7}, Table(1.5f)), IsOk());
+  std::string bytes = *ReadFile(path);
+  const float value = 1.5f;
+  const size_t at = bytes.find(std::string(reinterpret_cast<const char*>(&value), sizeof value));
+  ASSERT_NE(at, std::string::npos);
+  bytes[at] = static_cast<char>(bytes[at] ^ 1);
+  ASSERT_THAT(WriteFileAtomically(path, bytes), IsOk());
+
+  EmbeddingPartition out(3, 2);
+  EXPECT_THAT(store->Get({{0, 3}, 7}, &out),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("checksum mismatch")));
+}
+
 TEST(FileBlobStoreTest, AFileThatVanishedIsNotFound) {
   const TempDir dir;
   const auto store = OpenFileStore(dir.path());

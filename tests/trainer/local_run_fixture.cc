@@ -148,7 +148,8 @@ absl::Status CountingTrainer::TrainGrant(const Grant& grant) {
     stats.bucket = b.bucket;
     stats.trained_edges = b.expected_edges;
     stats.train_seconds = 1e-3;
-    stats.train = {b.expected_edges, {{"loss", 0.5}}};
+    const double loss = losses.empty() ? 0.5 : losses[static_cast<size_t>(grant.position.epoch)];
+    stats.train = {b.expected_edges, {{"loss", loss}}};
     release.buckets.push_back(stats);
     if (data_.num_partitions > 1) {
       AddOne(&cache_.at({0, b.bucket.lhs}).second.adagrad_sums);

@@ -41,7 +41,8 @@ class CountingTrainer {
   // Called before each step, with its name; for crashes.
   std::function<void(const std::string& step)> on_step;
 
-  std::vector<Grant> grants;  // that were released
+  std::vector<double> losses;  // to report, by epoch; none: 0.5
+  std::vector<Grant> grants;   // that were released
   SharedState& live() { return live_; }
 
  private:

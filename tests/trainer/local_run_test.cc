@@ -523,6 +523,20 @@ TEST(LocalRunTest, ABlobIsStoredOnceAndSharedWithTheVersion) {
   EXPECT_EQ(blobs, 2);
 }
 
+TEST(LocalRunTest, TheSnapshotOfAPassGoesWithIt) {
+  const TempDir dir;
+  const LocalDataOptions data = {.num_partitions = 2};
+  RunConfig config = MakeLocalData(dir.path(), data);
+  config.commit_seconds = 0;
+  const std::string snapshot = config.checkpoint_path + "/.weft/shared.snapshot";
+  ASSERT_THAT(Train(config, data, 1), IsOk());
+  EXPECT_TRUE(std::filesystem::exists(snapshot));
+
+  ASSERT_THAT(Train(config, data), IsOk());
+
+  EXPECT_FALSE(std::filesystem::exists(snapshot));
+}
+
 TEST(LocalRunTest, WithoutItsStateARunContinuesFromTheCommittedVersion) {
   const TempDir dir;
   const LocalDataOptions data = {.num_partitions = 2, .edge_paths = {"a", "b"}};
@@ -666,19 +680,40 @@ TEST(LocalRunTest, AFailedRunGoesOnWhenItIsStartedAgain) {
   EXPECT_THAT(CountingTrainer(run->get(), {}).Train(), IsOk());
 }
 
-TEST(LocalRunTest, EarlyStoppingKeepsTheBestVersion) {
+TEST(LocalRunTest, EarlyStoppingEndsTheRun) {
   const TempDir dir;
   RunConfig config = MakeLocalData(dir.path(), {});
   config.num_epochs = 50;
   config.early_stopping = RunConfig::EarlyStopping{EarlyStoppingMetric::kLoss, 2};
 
-  // The counting trainer's loss never changes: the first epoch stays the best; it began with
-  // version 0, which has no files.
+  // The loss never changes: the first epoch stays the best; it began with version 0, which has no
+  // files.
   ASSERT_THAT(Train(config, {}), IsOk());
 
   EXPECT_EQ(VersionText(config), "3\n");
-  EXPECT_THAT((*LocalRun::Open(config, {}))->Completion(),
-              HasSubstr("already stopped early, after 3 of 50 epochs"));
+  EXPECT_EQ((*LocalRun::Open(config, {}))->Completion(),
+            "already stopped early, after 3 of 50 epochs");
+}
+
+TEST(LocalRunTest, EarlyStoppingKeepsTheBestVersion) {
+  const TempDir dir;
+  RunConfig config = MakeLocalData(dir.path(), {});
+  config.num_epochs = 50;
+  config.early_stopping = RunConfig::EarlyStopping{EarlyStoppingMetric::kLoss, 2};
+  auto run = *LocalRun::Open(config, {});
+  CountingTrainer trainer(run.get(), {});
+  trainer.losses = {5, 4, 3, 6, 6, 6};  // by epoch: the third began with version 2
+
+  ASSERT_THAT(trainer.Train(), IsOk());
+
+  EXPECT_EQ(VersionText(config), "5\n");
+  RunConfig best = config;
+  best.checkpoint_path += "/epoch_2";
+  EXPECT_EQ(VersionText(best), "2\n");
+  EXPECT_EQ(ReadCounts(best, 2)->tables.at("user_0"), 2);
+  run.reset();
+  EXPECT_EQ((*LocalRun::Open(config, {}))->Completion(),
+            "already stopped early, after 5 of 50 epochs (the best is kept as epoch_2)");
 }
 
 TEST(LocalRunTest, LeftoversOfKilledWritersAreRemoved) {

@@ -1,6 +1,8 @@
 #include "services/trainer/local/local_checkpoint.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -38,6 +40,13 @@ void LocalCheckpoint::Resume(const PassPosition& position, bool begun) {
   position_ = position;
   begun_ = begun;
   saved_ = false;
+}
+
+void LocalCheckpoint::BeginPass(const PassPosition& position) {
+  Resume(position, false);
+  // The version has all that the snapshot of the pass before had.
+  std::error_code ignored;
+  std::filesystem::remove(SnapshotPath(), ignored);
 }
 
 std::string LocalCheckpoint::SnapshotPath() const {

@@ -47,7 +47,7 @@ class LocalCheckpoint : public CheckpointWriter, public SharedStateStore {
   void Resume(const PassPosition& position, bool begun);
 
   // CheckpointWriter.
-  void BeginPass(const PassPosition& position) override { Resume(position, false); }
+  void BeginPass(const PassPosition& position) override;
   absl::Status CheckStored(absl::Span<const PartitionVersion> versions) override;
   absl::Status WriteVersion(const CompletePass& pass) override;
   std::vector<int64_t> RemoveVersions(absl::Span<const int64_t> versions) override;

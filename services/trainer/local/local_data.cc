@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -43,12 +44,18 @@ absl::StatusOr<uint64_t> ReadEntitiesDigest(const std::string& entity_path) {
   return Hash(absl::StrJoin(names, "\n"));
 }
 
-absl::StatusOr<std::vector<int64_t>> ReadBucketEdges(const std::string& path, int num_lhs,
-                                                     int num_rhs) {
-  std::vector<int64_t> edges(static_cast<size_t>(num_lhs) * static_cast<size_t>(num_rhs));
+void SetDigest(uint64_t import_id, LocalData::EdgePath* edges) {
+  edges->digest = XXH3_64bits_withSeed(edges->bucket_edges.data(),
+                                       edges->bucket_edges.size() * sizeof(int64_t), import_id);
+}
+
+absl::StatusOr<LocalData::EdgePath> ReadEdgePath(const std::string& path, int num_lhs,
+                                                 int num_rhs) {
+  LocalData::EdgePath edges;
+  edges.bucket_edges.resize(static_cast<size_t>(num_lhs) * static_cast<size_t>(num_rhs));
   const auto at = [&](Bucket b) -> int64_t& {
-    return edges[static_cast<size_t>(b.lhs) * static_cast<size_t>(num_rhs) +
-                 static_cast<size_t>(b.rhs)];
+    return edges.bucket_edges[static_cast<size_t>(b.lhs) * static_cast<size_t>(num_rhs) +
+                              static_cast<size_t>(b.rhs)];
   };
   const absl::StatusOr<DatasetManifest> manifest = ReadManifest(path);
   if (manifest.ok()) {
@@ -61,6 +68,7 @@ absl::StatusOr<std::vector<int64_t>> ReadBucketEdges(const std::string& path, in
       }
       at(b) = bucket.edges;
     }
+    SetDigest(manifest->import_id, &edges);
     return edges;
   }
   if (!absl::IsNotFound(manifest.status())) return manifest.status();
@@ -69,6 +77,7 @@ absl::StatusOr<std::vector<int64_t>> ReadBucketEdges(const std::string& path, in
       WEFT_ASSIGN_OR_RETURN(at({lhs, rhs}), CountEdges(path, {lhs, rhs}));
     }
   }
+  SetDigest(0, &edges);
   return edges;
 }
 
@@ -90,12 +99,10 @@ absl::StatusOr<LocalData> ReadLocalData(const RunConfig& config) {
   }
   WEFT_ASSIGN_OR_RETURN(data.entities_digest, ReadEntitiesDigest(config.entity_path));
   for (const std::string& path : config.edge_paths) {
-    LocalData::EdgePath& edges = data.edge_paths.emplace_back();
     WEFT_ASSIGN_OR_RETURN(
-        edges.bucket_edges,
-        ReadBucketEdges(path, config.NumPartitions(Side::kLhs), config.NumPartitions(Side::kRhs)));
-    edges.digest = XXH3_64bits(edges.bucket_edges.data(),
-                               edges.bucket_edges.size() * sizeof(edges.bucket_edges[0]));
+        LocalData::EdgePath edges,
+        ReadEdgePath(path, config.NumPartitions(Side::kLhs), config.NumPartitions(Side::kRhs)));
+    data.edge_paths.push_back(std::move(edges));
   }
   return data;
 }

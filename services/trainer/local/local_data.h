@@ -15,7 +15,7 @@ struct LocalData {
   int64_t num_dynamic_relations = 0;                // 0: static relations
   struct EdgePath {
     std::vector<int64_t> bucket_edges;  // [lhs partition, rhs partition]
-    uint64_t digest = 0;                // of `bucket_edges`
+    uint64_t digest = 0;                // of `bucket_edges` and of the import they came from
   };
   std::vector<EdgePath> edge_paths;
   // Of the entities' names, in order; 0 when the data came without a manifest.

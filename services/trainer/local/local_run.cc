@@ -61,9 +61,12 @@ class LocalRunImpl : public LocalRun {
     if (!progress.done) return "";
     const EarlyStoppingState& stopping = progress.early_stopping;
     if (progress.stopped_early) {
+      const std::string best =
+          stopping.best_version > 0
+              ? absl::StrCat(" (the best is kept as epoch_", stopping.best_epoch, ")")
+              : std::string();
       return absl::StrCat("already stopped early, after ", progress.position.epoch, " of ",
-                          progress.num_epochs, " epochs (best: version ", stopping.best_version,
-                          ", kept as epoch_", stopping.best_epoch, ")");
+                          progress.num_epochs, " epochs", best);
     }
     return absl::StrCat("already complete (", progress.position.epoch, "/", progress.num_epochs,
                         " epochs)");
@@ -200,18 +203,21 @@ class LocalRunImpl : public LocalRun {
     WEFT_LOG_INFO("checkpoint committed: version={} epoch={} edge_path={} edge_chunk={}",
                   pass.version, pass.position.epoch + 1, pass.position.edge_path + 1,
                   pass.position.edge_chunk + 1);
-    if (progress.stopped_early) {
-      const EarlyStoppingState& stopping = progress.early_stopping;
-      WEFT_LOG_INFO("stopped early: epochs={} best_version={} best_value={}",
-                    progress.position.epoch, stopping.best_version, *stopping.best_value);
-      if (stopping.best_version > 0) {
-        const absl::Status kept = checkpoint_->Preserve(stopping.best_version, stopping.best_epoch);
-        if (!kept.ok()) {
-          WEFT_LOG_WARNING("cannot keep the best version: {}", std::string(kept.message()));
-        }
-      }
-    }
+    if (progress.done && config_.early_stopping.has_value()) KeepBest(progress);
     if (options_.on_commit != nullptr) options_.on_commit(pass);
+  }
+
+  void KeepBest(const RunProgress& progress) {
+    const EarlyStoppingState& best = progress.early_stopping;
+    if (progress.stopped_early) {
+      WEFT_LOG_INFO("stopped early: epochs={} best_epoch={} best_value={}", progress.position.epoch,
+                    best.best_epoch, best.best_value.value_or(0));
+    }
+    if (best.best_version == 0) return;  // what the run began with has no files
+    const absl::Status kept = checkpoint_->Preserve(best.best_version, best.best_epoch);
+    if (!kept.ok()) {
+      WEFT_LOG_WARNING("cannot keep the best version: {}", std::string(kept.message()));
+    }
   }
 
   RunConfig config_;
