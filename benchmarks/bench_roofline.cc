@@ -1,8 +1,9 @@
 #include "benchmarks/bench_roofline.h"
 
+#include <time.h>
+
 #include <algorithm>
 #include <barrier>
-#include <chrono>
 #include <map>
 #include <thread>
 #include <tuple>
@@ -43,26 +44,30 @@ void Multiply(Gemm* gemm, GemmMethod method, Product product, const StepShape& s
   switch (product) {
     case kScores:
       return gemm->MultiplyBy(method,
-                              {.transpose_b = true, .m = m, .n = k, .k = d, .a_stride = ds,
-                               .b_stride = ds, .c_stride = ks},
+                              {.transpose_b = true,
+                               .m = m,
+                               .n = k,
+                               .k = d,
+                               .a_stride = ds,
+                               .b_stride = ds,
+                               .c_stride = ks},
                               o->queries.data(), o->candidates.data(), o->scores.data());
     case kQueryGradients:
       return gemm->MultiplyBy(
-          method,
-          {.m = m, .n = d, .k = k, .a_stride = ks, .b_stride = ds, .c_stride = ds},
+          method, {.m = m, .n = d, .k = k, .a_stride = ks, .b_stride = ds, .c_stride = ds},
           o->scores.data(), o->candidates.data(), o->query_grads.data());
     case kCandidateGradients:
     case kNumProducts:
       return gemm->MultiplyBy(method,
-                              {.transpose_a = true, .m = k, .n = d, .k = m, .a_stride = ks,
-                               .b_stride = ds, .c_stride = ds},
+                              {.transpose_a = true,
+                               .m = k,
+                               .n = d,
+                               .k = m,
+                               .a_stride = ks,
+                               .b_stride = ds,
+                               .c_stride = ds},
                               o->scores.data(), o->queries.data(), o->candidate_grads.data());
   }
-}
-
-double Seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
 }
 
 // The best of several rounds of one product by one method, in seconds a call and thread.
@@ -83,20 +88,28 @@ double SecondsPerCall(GemmMethod method, Product product, const StepShape& shape
       Multiply(&gemm, method, product, shape, &operands);
       for (int round = 0; round < kRounds; ++round) {
         barrier.arrive_and_wait();
-        const double start = Seconds();
+        const double start = ThreadCpuSeconds();
         for (int i = 0; i < calls; ++i) Multiply(&gemm, method, product, shape, &operands);
-        times[t].push_back((Seconds() - start) / calls);
+        times[t].push_back((ThreadCpuSeconds() - start) / calls);
       }
     });
   }
   workers.clear();
   for (const std::vector<double>& mine : times) {
-    for (int round = 0; round < kRounds; ++round) worst[round] = std::max(worst[round], mine[round]);
+    for (int round = 0; round < kRounds; ++round) {
+      worst[round] = std::max(worst[round], mine[round]);
+    }
   }
   return *std::ranges::min_element(worst);
 }
 
 }  // namespace
+
+double ThreadCpuSeconds() {
+  timespec t{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
 
 double RooflineGflops(const StepShape& shape, int threads) {
   using Key = std::tuple<int64_t, int64_t, int64_t, int>;

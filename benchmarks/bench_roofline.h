@@ -1,5 +1,5 @@
-// The GEMM roofline of a step: how many edges a second the matrix products of its shapes alone would
-// allow, all threads at once, with the better of oneDNN's two ways for each shape.
+// The GEMM roofline of a step: how many edges a second the matrix products of its shapes alone
+// would allow, all threads at once, with the better of oneDNN's two ways for each shape.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,12 @@ struct StepShape {
   }
 };
 
-// GFLOP/s over the three products, weighed as a step does them, on `threads` threads. Measured once
-// for a shape and number of threads; takes about a second.
+// Seconds that the calling thread had a processor. Shares of a roofline are taken from these, so
+// that what else runs on a machine spoils them less.
+double ThreadCpuSeconds();
+
+// GFLOP/s over the three products, weighed as a step does them, on `threads` threads: of their
+// processor time. Measured once for a shape and number of threads; takes about a second.
 double RooflineGflops(const StepShape& shape, int threads);
 
 }  // namespace weft::bench
