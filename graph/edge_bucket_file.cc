@@ -108,8 +108,8 @@ absl::Status CheckWeights(const std::string& path, int64_t first, std::span<cons
 
 class Hdf5EdgeBucketWriter : public EdgeBucketWriter {
  public:
-  Hdf5EdgeBucketWriter(Hdf5Writer file, bool weighted)
-      : file_(std::move(file)), weighted_(weighted) {}
+  Hdf5EdgeBucketWriter(Hdf5Writer file, bool weighted, bool durable)
+      : file_(std::move(file)), weighted_(weighted), durable_(durable) {}
 
   absl::Status Append(const EdgeList& edges) override {
     WEFT_CHECK(edges.rhs.size() == edges.lhs.size() && edges.rel.size() == edges.lhs.size());
@@ -121,7 +121,7 @@ class Hdf5EdgeBucketWriter : public EdgeBucketWriter {
                      : absl::OkStatus();
   }
 
-  absl::Status Finish() override { return file_.Finish(); }
+  absl::Status Finish() override { return file_.Finish(durable_); }
 
  private:
   absl::Status AppendColumn(const char* name, const std::vector<int32_t>& ids) {
@@ -136,6 +136,7 @@ class Hdf5EdgeBucketWriter : public EdgeBucketWriter {
 
   Hdf5Writer file_;
   const bool weighted_;
+  const bool durable_;
   std::vector<int64_t> wide_;
 };
 
@@ -190,14 +191,15 @@ absl::StatusOr<EdgeList> ReadEdges(const std::string& edge_path, Bucket bucket, 
 }
 
 absl::StatusOr<std::unique_ptr<EdgeBucketWriter>> EdgeBucketWriter::Create(const std::string& path,
-                                                                           bool weighted) {
+                                                                           bool weighted,
+                                                                           bool durable) {
   WEFT_ASSIGN_OR_RETURN(Hdf5Writer file, Hdf5Writer::Create(path));
   WEFT_RETURN_IF_ERROR(file.IntAttribute("/", "format_version", kFormatVersion));
   for (const char* column : {"lhs", "rhs", "rel"}) {
     WEFT_RETURN_IF_ERROR(file.CreateAppendable(column, /*is_float=*/false));
   }
   if (weighted) WEFT_RETURN_IF_ERROR(file.CreateAppendable("weight", /*is_float=*/true));
-  return std::make_unique<Hdf5EdgeBucketWriter>(std::move(file), weighted);
+  return std::make_unique<Hdf5EdgeBucketWriter>(std::move(file), weighted, durable);
 }
 
 }  // namespace weft

@@ -42,8 +42,10 @@ absl::StatusOr<EdgeList> ReadEdges(const std::string& edge_path, Bucket bucket, 
 class EdgeBucketWriter {
  public:
   // `weighted`: whether the file has weights; then every Append must bring them.
+  // `durable` false: the file is complete after Finish, but the one who publishes it syncs it.
   static absl::StatusOr<std::unique_ptr<EdgeBucketWriter>> Create(const std::string& path,
-                                                                  bool weighted);
+                                                                  bool weighted,
+                                                                  bool durable = true);
   virtual ~EdgeBucketWriter() = default;
   virtual absl::Status Append(const EdgeList& edges) = 0;
   virtual absl::Status Finish() = 0;

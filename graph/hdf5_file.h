@@ -95,7 +95,8 @@ class Hdf5Writer {
   absl::Status StringAttribute(const std::string& object, const std::string& name,
                                const std::string& value);
 
-  absl::Status Finish();
+  // `durable` false: no fsync of the file and its folder, for one who publishes many files at once.
+  absl::Status Finish(bool durable = true);
 
  private:
   struct Impl;

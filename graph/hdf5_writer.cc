@@ -1,6 +1,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <map>
 #include <set>
@@ -95,6 +97,8 @@ struct Hdf5Writer::Impl {
     const Handle properties(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
     // Every element is written: no time for fill values.
     H5Pset_fill_time(properties.get(), H5D_FILL_TIME_NEVER);
+    // No time of day in the file: equal data are equal bytes.
+    H5Pset_obj_track_times(properties.get(), false);
     if (chunked) {
       const hsize_t chunk = kChunkElements;
       H5Pset_chunk(properties.get(), 1, &chunk);
@@ -279,15 +283,19 @@ absl::Status Hdf5Writer::StringAttribute(const std::string& object, const std::s
   return impl_->WriteAttribute(object, name, type.get(), &text);
 }
 
-absl::Status Hdf5Writer::Finish() {
+absl::Status Hdf5Writer::Finish(bool durable) {
   hdf5::Quiet();
   for (auto& [name, appendable] : impl_->appendables) {
     WEFT_RETURN_IF_ERROR(impl_->FinishAppendable(name, &appendable));
   }
   if (!impl_->Close()) return impl_->Failed("closing");
   WEFT_RETURN_IF_ERROR(impl_->Written());
-  WEFT_RETURN_IF_ERROR(impl_->output.Sync());
-  WEFT_RETURN_IF_ERROR(RenameDurably(impl_->aside, impl_->path));
+  if (durable) {
+    WEFT_RETURN_IF_ERROR(impl_->output.Sync());
+    WEFT_RETURN_IF_ERROR(RenameDurably(impl_->aside, impl_->path));
+  } else if (rename(impl_->aside.c_str(), impl_->path.c_str()) != 0) {
+    return ErrnoStatus(errno, absl::StrCat("cannot rename ", impl_->aside, " to ", impl_->path));
+  }
   impl_->aside.clear();
   return absl::OkStatus();
 }

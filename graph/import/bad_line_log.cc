@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "graph/import/byte_source.h"
+#include "graph/import/utf8.h"
 #include "services/common/file_util.h"
 #include "services/common/status_macros.h"
 
@@ -20,10 +21,15 @@ constexpr size_t kShownLines = 10;
 constexpr size_t kShownBytes = 120;
 constexpr size_t kBufferBytes = size_t{1} << 16;
 
+// As it is where it is text, escaped where it is not.
+std::string Escaped(const std::string& text) {
+  return FindInvalidUtf8(text) == kWholeText ? absl::Utf8SafeCHexEscape(text)
+                                             : absl::CHexEscape(text);
+}
+
 std::string Describe(int64_t line, const BadLine& bad, size_t max_bytes) {
   const std::string text(bad.text.substr(0, max_bytes));
-  std::string message =
-      absl::StrCat(line, ": ", bad.reason, ": \"", absl::Utf8SafeCHexEscape(text), "\"");
+  std::string message = absl::StrCat(line, ": ", bad.reason, ": \"", Escaped(text), "\"");
   if (text.size() < bad.text.size()) absl::StrAppend(&message, "...");
   if (line == 1 && bad.maybe_header) {
     absl::StrAppend(&message, " (if line 1 holds the names of the columns: --skip-header)");

@@ -43,7 +43,7 @@ class BucketFile {
  private:
   absl::Status Flush() {
     if (writer_ == nullptr) {
-      WEFT_ASSIGN_OR_RETURN(writer_, EdgeBucketWriter::Create(path_, weighted_));
+      WEFT_ASSIGN_OR_RETURN(writer_, EdgeBucketWriter::Create(path_, weighted_, /*durable=*/false));
     }
     WEFT_RETURN_IF_ERROR(writer_->Append(edges_));
     written_ += edges_.size();

@@ -48,7 +48,7 @@ class BucketSink {
   virtual absl::Status Add(std::span<const EdgeRecord> edges,
                            std::span<const uint32_t> buckets) = 0;
 
-  // After the last Add: the files are complete and durable.
+  // After the last Add: the files are complete; Publication makes them durable.
   virtual absl::StatusOr<Result> Finish() = 0;
 };
 

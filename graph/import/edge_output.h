@@ -24,7 +24,7 @@ class EdgeOutput {
   // Adds edges of `input`. Inputs come in their order; some may have no edges.
   absl::Status Add(int input, std::span<const EdgeRecord> edges, std::span<const uint32_t> buckets);
 
-  // After the last Add: all files are complete and durable.
+  // After the last Add: all files are complete; Publication makes them durable.
   absl::Status Finish();
 
   // After Finish.

@@ -29,6 +29,7 @@ struct EdgeRecord {
   uint32_t rhs;
   uint32_t rel;
   float weight;
+  bool operator==(const EdgeRecord&) const = default;
 };
 
 class ExternalPartitioner {

@@ -81,11 +81,12 @@ absl::Status CheckImportOptions(const ImportOptions& options) {
   if (!problems.ToStatus().ok()) return problems.ToStatus();
   CheckFormat(options, &problems);
   problems.Require(!options.entity_path.empty(), "the configuration has no entity_path");
-  problems.Require(!options.inputs.empty() && options.inputs.size() == options.edge_paths.size(),
-                   absl::StrCat("there are ", options.inputs.size(),
-                                " inputs, but the configuration has ", options.edge_paths.size(),
-                                " edge_paths (", absl::StrJoin(options.edge_paths, ", "),
-                                "); give one input for each, in their order"));
+  problems.Require(
+      !options.inputs.empty() && options.inputs.size() == options.edge_paths.size(),
+      absl::StrCat(options.inputs.size(), options.inputs.size() == 1 ? " input" : " inputs",
+                   " for the ", options.edge_paths.size(), " edge_paths of the configuration (",
+                   absl::StrJoin(options.edge_paths, ", "),
+                   "); give one input for each, in their order"));
   problems.Require(
       std::count_if(options.inputs.begin(), options.inputs.end(), IsStandardInput) <= 1,
       "only one input can be - (standard input)");

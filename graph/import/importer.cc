@@ -27,8 +27,6 @@ namespace weft {
 
 namespace {
 
-// Empty files for all buckets up to here: PBG wants them, and they cost little.
-constexpr int64_t kMaxEmptyBuckets = 4096;
 constexpr int kBatches = 3;
 // Blocks, batches and what the libraries take.
 constexpr int64_t kFixedMemoryBytes = int64_t{48} << 20;
@@ -117,7 +115,7 @@ BucketSink::Options ImportJob::SinkOptions() const {
   sink.weighted = options_.parser.format.column(EdgeField::kWeight) != LineFormat::kNoColumn;
   sink.drop_duplicates = options_.drop_duplicates;
   const int64_t num_buckets = int64_t{sink.num_lhs_partitions} * sink.num_rhs_partitions;
-  sink.write_empty = options_.pbg_compatible || num_buckets <= kMaxEmptyBuckets;
+  sink.write_empty = options_.pbg_compatible || num_buckets <= options_.max_empty_buckets;
   sink.memory_bytes = SortMemory(options_);
   return sink;
 }
@@ -361,9 +359,9 @@ absl::StatusOr<bool> IsAlreadyImported(const PreviousImport& previous, const Imp
     differences.push_back(absl::StrCat(
         bad_lines, " bad lines were left out, --max-bad-lines is now ", options.max_bad_lines));
   }
-  return absl::FailedPreconditionError(
-      absl::StrCat("another import is there already:\n  ", absl::StrJoin(differences, "\n  "),
-                   "\ngive --force to replace it, or other paths in the configuration"));
+  return absl::FailedPreconditionError(absl::StrCat(
+      options.entity_path, " already holds another import:\n  ", absl::StrJoin(differences, "\n  "),
+      "\ngive --force to replace it, or other paths in the configuration"));
 }
 
 // Opens every input once, before anything is made. True: all can be read again.

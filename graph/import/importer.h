@@ -48,7 +48,9 @@ struct ImportOptions {
   RareFilter::Options rare;
   bool drop_duplicates = false;  // within an input
   int64_t max_bad_lines = 0;     // over all inputs
-  // Also above 4,096 buckets an (empty) file for every bucket: PBG wants them.
+  // PBG wants a file for every bucket, also for the empty ones. They are written up to this many
+  // buckets, above it only when `pbg_compatible`.
+  int64_t max_empty_buckets = 4096;
   bool pbg_compatible = false;
   bool force = false;  // replace what is there
 

@@ -55,9 +55,9 @@ absl::StatusOr<bool> LineReader::Read(LineBlock* block) {
   Reserve(&block->data, &block->capacity, 0, std::max(options_.block_bytes, carry_size_));
   if (carry_size_ > 0) std::memcpy(block->data.get(), carry_.get(), carry_size_);
   size_t size = std::exchange(carry_size_, 0);
-  size_t end = 0;  // of the last whole line
+  size_t end = 0;       // of the last whole line
+  size_t searched = 0;  // no line ends before; behind a skipped line the carry may hold some
   while (true) {
-    const size_t searched = size;
     WEFT_ASSIGN_OR_RETURN(size, Fill(block, size));
     if (ended_) {
       end = size;
@@ -69,6 +69,7 @@ absl::StatusOr<bool> LineReader::Read(LineBlock* block) {
       break;
     }
     if (size > options_.max_line_bytes) break;
+    searched = size;
     Reserve(&block->data, &block->capacity, size, 2 * size);
   }
 

@@ -79,6 +79,17 @@ std::string CommitPath(const std::string& entity_path) {
   return absl::StrCat(Staging(entity_path), "/", kImportCommitFile);
 }
 
+// Everything written to the file system that holds `folder`: once for thousands of files.
+absl::Status SyncFileSystem(const std::string& folder) {
+  const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return ErrnoStatus(errno, absl::StrCat("cannot open ", folder));
+  const int result = syncfs(fd);
+  const int error = errno;
+  close(fd);
+  if (result == 0) return absl::OkStatus();
+  return ErrnoStatus(error, absl::StrCat("cannot sync the file system of ", folder));
+}
+
 bool IsPlainName(const std::string& name) {
   return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos;
 }
@@ -214,7 +225,7 @@ absl::Status Publication::Commit() {
   Json root = Json::object();
   root["folders"] = Json::array();
   for (size_t i = 0; i < folders_.size(); ++i) {
-    WEFT_RETURN_IF_ERROR(SyncDirectory(Staging(folders_[i])));
+    WEFT_RETURN_IF_ERROR(SyncFileSystem(Staging(folders_[i])));
     WEFT_ASSIGN_OR_RETURN(std::vector<std::string> staged, ListFiles(Staging(folders_[i])));
     WEFT_ASSIGN_OR_RETURN(std::vector<std::string> remove, ExistingFiles(i));
     std::erase_if(remove, [&](const std::string& name) {

@@ -54,7 +54,7 @@ class Publication {
   // Name, size and hash of every file in a staging folder, by name.
   absl::StatusOr<std::vector<DatasetManifest::File>> DigestStagedFiles(size_t folder) const;
 
-  // Publishes the staged files, which are complete and durable, in place of ExistingFiles.
+  // Makes the staged files durable and publishes them in place of ExistingFiles.
   absl::Status Commit();
 
  private:
