@@ -1,9 +1,9 @@
 // The losses over a tile of scores: loss, its gradient, violators and the test for finiteness.
 // Formulas: batch_step.h, point 4.
 //
-// A score that is not finite makes the loss of its query NaN on every instruction set: exponentials,
-// maxima and logarithms of the kernels hide NaN, so 0 * x is carried along beside them.
-// Thread-safety: pure functions of their arguments.
+// A score that is not finite makes the loss of its query NaN on every instruction set:
+// exponentials, maxima and logarithms of the kernels hide NaN, so 0 * x is carried along beside
+// them. Thread-safety: pure functions of their arguments.
 #pragma once
 
 #include <cstdint>
