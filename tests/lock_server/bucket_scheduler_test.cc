@@ -356,7 +356,9 @@ TEST_P(BucketSchedulerPropertyTest, HoldsItsRulesOverRandomSteps) {
         }
         resident[session].assign(first.begin(), first.end());
         model.grants_[next_grant++] = {session, buckets};
-        if (random.Below(2) == 0) scheduler.Hint(request);
+        if (random.Below(2) == 0) {
+          scheduler.Hint({.session = session, .resident = resident[session]});
+        }
       } else if (!model.grants_.empty()) {
         auto grant = model.grants_.begin();
         std::advance(grant, random.Below(static_cast<uint32_t>(model.grants_.size())));
