@@ -108,7 +108,6 @@ absl::Status TrainingLoop::TrainGrant(const Grant& grant, int64_t remaining,
                                       const std::atomic<bool>& stop) {
   std::vector<BucketStats> trained;
   absl::Status status = pipeline_.Load(grant);
-  if (status.ok()) pipeline_.Prefetch(grant.hint);
   bool failed = false;
   for (size_t i = 0; status.ok() && i < grant.buckets.size(); ++i) {
     absl::StatusOr<BucketStats> bucket = TrainBucket(grant, i, stop);
