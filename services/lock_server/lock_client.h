@@ -74,6 +74,8 @@ struct Grant {
   std::vector<GrantedPartition> partitions;  // every partition the buckets use
   // What this session will likely be granted next and does not hold; a hint locks nothing.
   std::vector<PartitionVersion> hint;
+  // The bucket of this pass that the hint is about.
+  std::optional<Bucket> hinted_bucket;
   // The resident copies that the grant does not use, the one that will be wanted last first: what a
   // trainer short of room lets go.
   std::vector<PartitionKey> let_go;

@@ -73,11 +73,8 @@ void RunCoordinator::BeginPass() {
                       position);
   std::vector<Bucket> done = accounting_->EmptyBuckets();
   for (const DoneBucket& bucket : state_.done) done.push_back(bucket.stats.bucket);
-  const bool square = std::ranges::any_of(
-      plan_.partitioned_types,
-      [](const BucketScheduler::PartitionedType& type) { return type.lhs && type.rhs; });
-  const bool beta =
-      plan_.resident_partitions > 2 && square && plan_.bucket_order != BucketOrder::kRandom;
+  const bool beta = plan_.resident_partitions > 2 && plan_.num_lhs == plan_.num_rhs &&
+                    plan_.bucket_order != BucketOrder::kRandom;
   scheduler_.BeginPass(
       beta ? MakeBetaOrder(plan_.num_lhs, plan_.resident_partitions, state_.seed, position.pass)
            : MakeBucketOrder(plan_.bucket_order, plan_.num_lhs, plan_.num_rhs, state_.seed,
@@ -146,8 +143,9 @@ std::optional<Grant> RunCoordinator::MakeGrant(SessionId id, const AcquireReques
   // Of what the session names, only what is still up to date counts.
   std::vector<PartitionKey> resident;
   for (const PartitionVersion& copy : request.resident) {
-    const bool current = state_.versions.Has(copy.key) && Base(*session, copy.key) == copy.token;
-    if (current && !Contains(resident, copy.key)) resident.push_back(copy.key);
+    if (state_.versions.Has(copy.key) && Base(*session, copy.key) == copy.token) {
+      resident.push_back(copy.key);
+    }
   }
   std::vector<PartitionKey> unusable;
   for (const Token token : session->grants) {
@@ -198,20 +196,18 @@ std::optional<Grant> RunCoordinator::MakeGrant(SessionId id, const AcquireReques
   for (const PartitionKey& key : keys) {
     if (!Contains(resident, key)) resident.push_back(key);
   }
-  grant.hint = MakeHint(id, *session, resident);
+  AddHint(id, *session, resident, &grant);
   return grant;
 }
 
-std::vector<PartitionVersion> RunCoordinator::MakeHint(SessionId id, const Session& session,
-                                                       const std::vector<PartitionKey>& in_memory) {
-  std::vector<PartitionVersion> hint;
-  const std::optional<Bucket> next = scheduler_.Hint({id, in_memory, {}});
-  if (!next.has_value()) return hint;
-  for (const PartitionKey& key : scheduler_.PartitionsOf(*next)) {
+void RunCoordinator::AddHint(SessionId id, const Session& session,
+                             const std::vector<PartitionKey>& in_memory, Grant* grant) {
+  grant->hinted_bucket = scheduler_.Hint({id, in_memory, {}});
+  if (!grant->hinted_bucket.has_value()) return;
+  for (const PartitionKey& key : scheduler_.PartitionsOf(*grant->hinted_bucket)) {
     // As the next grant will find it: what this session is still storing counts.
-    if (!Contains(in_memory, key)) hint.push_back({key, Base(session, key)});
+    if (!Contains(in_memory, key)) grant->hint.push_back({key, Base(session, key)});
   }
-  return hint;
 }
 
 absl::StatusOr<ReleaseResult> RunCoordinator::Release(SessionId id, const ReleaseRequest& request) {

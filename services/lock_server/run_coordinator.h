@@ -156,9 +156,8 @@ class RunCoordinator {
   bool Done() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::optional<Grant> MakeGrant(SessionId id, const AcquireRequest& request, Session* session)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  std::vector<PartitionVersion> MakeHint(SessionId id, const Session& session,
-                                         const std::vector<PartitionKey>& in_memory)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void AddHint(SessionId id, const Session& session, const std::vector<PartitionKey>& in_memory,
+               Grant* grant) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Token Base(const Session& session, PartitionKey key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CheckRelease(const ReleaseRequest& request, const LiveGrant& grant) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -35,6 +35,7 @@ absl::StatusOr<const BucketEdges*> EdgeCache::Get(const PassPosition& position, 
 void EdgeCache::Prefetch(const PassPosition& position, Bucket bucket) {
   const Key key = KeyOf(position, bucket);
   if (!prefetch_ || (current_ != nullptr && current_->key == key)) return;
+  if (next_ != nullptr && next_->key == key) return;  // on its way
   if (current_ != nullptr && current_->edges.ok() && current_->edges->bytes() > kMaxPrefetchBytes) {
     return;
   }
