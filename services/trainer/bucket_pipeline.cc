@@ -1,6 +1,7 @@
 #include "services/trainer/bucket_pipeline.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -69,7 +70,7 @@ absl::StatusOr<BucketPipeline::PartitionPtr> BucketPipeline::Bring(const Granted
   }
   if (named != nullptr && named->token == wanted.base) {
     reader_.Drain();
-    if (named->status.ok()) return MakeWritable(std::move(named->data));
+    if (named->status.ok()) return MakeWritable(wanted.key, std::move(named->data));
   }
   named = nullptr;  // its memory is free before another copy is read
   PartitionPtr read = Allocate(wanted.key);
@@ -81,10 +82,12 @@ absl::StatusOr<BucketPipeline::PartitionPtr> BucketPipeline::Bring(const Granted
   return read;
 }
 
-absl::StatusOr<BucketPipeline::PartitionPtr> BucketPipeline::MakeWritable(PartitionPtr copy) {
+absl::StatusOr<BucketPipeline::PartitionPtr> BucketPipeline::MakeWritable(PartitionKey key,
+                                                                          PartitionPtr copy) {
   {
     MutexLock lock(&mu_);
-    if (!storing_.contains(copy.get())) return copy;
+    const auto storing = storing_.find(key);
+    if (storing == storing_.end() || storing->second.data != copy) return copy;
   }
   PartitionPtr clone = std::make_shared<EmbeddingPartition>(copy->count(), copy->dimension());
   WEFT_RETURN_IF_ERROR(ForRows(pool_, copy->count(), [&](int64_t begin, int64_t end) {
@@ -94,6 +97,13 @@ absl::StatusOr<BucketPipeline::PartitionPtr> BucketPipeline::MakeWritable(Partit
               clone->adagrad_sums.row(begin).data());
   }));
   return clone;
+}
+
+BucketPipeline::PartitionPtr BucketPipeline::Storing(const PartitionVersion& version) const {
+  MutexLock lock(&mu_);
+  const auto storing = storing_.find(version.key);
+  if (storing == storing_.end() || storing->second.token != version.token) return nullptr;
+  return storing->second.data;
 }
 
 absl::Status BucketPipeline::Initialise(PartitionKey key, EmbeddingPartition* out) {
@@ -127,6 +137,8 @@ void BucketPipeline::Prefetch(const std::vector<PartitionVersion>& hint) {
     if (copy != nullptr && copy->token == version.token) continue;
     copy = std::make_shared<NamedCopy>();
     copy->token = version.token;
+    copy->data = Storing(version);
+    if (copy->data != nullptr) continue;
     reader_.Submit([this, version, copy] {
       copy->data = Allocate(version.key);
       copy->status = partitions_->Read(version, copy->data.get());
@@ -144,7 +156,7 @@ absl::Status BucketPipeline::Finish(const Grant& grant, std::vector<BucketStats>
   training_.clear();
   {
     MutexLock lock(&mu_);
-    for (const auto& [key, data] : job.sources) storing_.insert(data.get());
+    for (const auto& [key, data] : job.sources) storing_[key] = {grant.token, data, {}};
   }
   storer_.Submit([this, job = std::move(job)] { Store(job); });
   return options_.background_store ? absl::OkStatus() : Drain();
@@ -153,7 +165,7 @@ absl::Status BucketPipeline::Finish(const Grant& grant, std::vector<BucketStats>
 void BucketPipeline::Store(const StoreJob& job) {
   absl::Status status = StoreAndRelease(job);
   MutexLock lock(&mu_);
-  for (const auto& [key, data] : job.sources) storing_.erase(data.get());
+  storing_.clear();  // one job at a time
   if (store_error_.ok()) store_error_ = std::move(status);
 }
 

@@ -14,7 +14,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <set>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -95,7 +94,9 @@ class BucketPipeline {
 
   PartitionPtr Allocate(PartitionKey key) const;
   absl::StatusOr<PartitionPtr> Bring(const GrantedPartition& wanted);
-  absl::StatusOr<PartitionPtr> MakeWritable(PartitionPtr copy);
+  absl::StatusOr<PartitionPtr> MakeWritable(PartitionKey key, PartitionPtr copy);
+  // The copy that is being stored as this version, if any.
+  PartitionPtr Storing(const PartitionVersion& version) const;
   absl::Status Initialise(PartitionKey key, EmbeddingPartition* out);
   void Evict(const Grant& grant);
   void Store(const StoreJob& job);
@@ -113,7 +114,7 @@ class BucketPipeline {
   std::map<PartitionKey, std::shared_ptr<NamedCopy>> named_;
 
   mutable Mutex mu_;
-  std::set<const EmbeddingPartition*> storing_ ABSL_GUARDED_BY(mu_);
+  std::map<PartitionKey, NamedCopy> storing_ ABSL_GUARDED_BY(mu_);  // nobody writes these
   absl::Status store_error_ ABSL_GUARDED_BY(mu_);
 
   SerialExecutor storer_;  // last: they use everything above

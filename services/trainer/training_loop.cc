@@ -73,7 +73,7 @@ absl::StatusOr<TrainingSummary> TrainingLoop::Run(const std::atomic<bool>& stop)
     if (fruitless_sessions > kMaxSessionsWithoutProgress) break;
     WEFT_RETURN_IF_ERROR(services_.params->Join(live_));
   }
-  const bool stopped = absl::IsCancelled(status);
+  const bool stopped = stop && absl::IsCancelled(status);
   if (!status.ok() && !stopped) {
     // What is finished is kept, and nobody waits for this session's grants.
     pipeline_.Drain().IgnoreError();
@@ -107,7 +107,9 @@ absl::Status TrainingLoop::TrainUntilDone(const std::atomic<bool>& stop) {
 absl::Status TrainingLoop::TrainGrant(const Grant& grant, int64_t remaining,
                                       const std::atomic<bool>& stop) {
   std::vector<BucketStats> trained;
+  edges_.Prefetch(grant.position, grant.buckets.front().bucket);  // while partitions are loaded
   absl::Status status = pipeline_.Load(grant);
+  if (status.ok()) pipeline_.Prefetch(grant.hint);
   bool failed = false;
   for (size_t i = 0; status.ok() && i < grant.buckets.size(); ++i) {
     absl::StatusOr<BucketStats> bucket = TrainBucket(grant, i, stop);
@@ -202,6 +204,8 @@ std::vector<BatchTables> TrainingLoop::TablesOf(Bucket bucket) {
 void TrainingLoop::PrefetchEdges(const Grant& grant, size_t next_bucket) {
   if (next_bucket < grant.buckets.size()) {
     edges_.Prefetch(grant.position, grant.buckets[next_bucket].bucket);
+  } else if (grant.hinted_bucket.has_value()) {
+    edges_.Prefetch(grant.position, *grant.hinted_bucket);
   } else if (task_.config.NumPartitions(Side::kLhs) == 1 &&
              task_.config.NumPartitions(Side::kRhs) == 1) {
     // There is but one bucket: what comes is its next edge chunk.

@@ -60,6 +60,11 @@ class FakePartitionClient : public PartitionClient {
     if (found == versions_.end()) return std::nullopt;
     return found->second.Clone();
   }
+  // Tokens are never used again within a run: another run has a store of its own.
+  void Clear() {
+    MutexLock lock(&mu_);
+    versions_.clear();
+  }
   void Forget(PartitionKey key, Token token) {
     MutexLock lock(&mu_);
     versions_.erase({key, token});
@@ -313,6 +318,7 @@ class FakeLockClient : public LockClient {
     }
     live_.push_back(grant);
     if (options_.hint && !free_.empty()) {
+      grant.hinted_bucket = free_.front();
       for (const PartitionKey key : PartitionsOf(free_.front())) {
         grant.hint.push_back({key, BaseOf(key)});
       }

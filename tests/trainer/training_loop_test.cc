@@ -91,7 +91,9 @@ class TrainingLoopTest : public ::testing::Test {
     return loop.Run(stop_);
   }
 
+  // Begins a run.
   void MakeLock() {
+    partitions_.Clear();
     lock_ = std::make_unique<FakeLockClient>(task_, lock_options_);
     lock_->partitions = &partitions_;
   }
