@@ -8,6 +8,10 @@
 namespace weft {
 namespace {
 
+// Negatives that are gathered and scored together: about what the second-level cache holds with all
+// that goes with them.
+constexpr int64_t kRowsAtOnce = 64;
+
 // The square part of a tile that scores a chunk's positives against each other.
 Tile BatchPart(const Tile& tile) { return tile.Rows(0, tile.cols); }
 
@@ -32,13 +36,42 @@ void ChunkPass::Begin(StepContext* context, SideRows* candidates, SideRows* quer
   context->scoring.AllocateTile(d->candidates.rows.rows, m, context->arena, &d->tile);
 }
 
-void ChunkPass::Forward(StepContext* context, Direction* d) {
+void ChunkPass::Score(StepContext* context, bool whole, Direction* d) {
   const Scoring& scoring = context->scoring;
-  if (d->candidates.rows.rows > 0) scoring.ScoreRows(d->candidates, d->queries, 0, &d->tile);
+  SideRows* rows = d->candidates_side;
+  const int64_t uniform = rows->side->num_uniform;
+  const int64_t from_batch = d->batch ? rows->num_positives : 0;
+  if (uniform <= kRowsAtOnce) {
+    LoadNegatives(context, rows, 0, uniform);
+    const int64_t first = whole ? 0 : from_batch;
+    const int64_t count = d->candidates.rows.rows - first;
+    if (count > 0) {
+      scoring.ScoreRows(d->candidates.Slice(first, count), d->queries, first, &d->tile);
+    }
+    return;
+  }
+  // Many: each block is scored while it is in the caches, and the next one asked for.
+  if (whole && d->batch) {
+    context->StopPrefetch();
+    scoring.ScoreRows(rows->positives(), d->queries, 0, &d->tile);
+  }
+  for (int64_t first = 0; first < uniform; first += kRowsAtOnce) {
+    const int64_t count = std::min(kRowsAtOnce, uniform - first);
+    LoadNegatives(context, rows, first, count);
+    const int64_t next = rows->negative_slots.first + first + count;
+    const int64_t num_next = std::min(kRowsAtOnce, uniform - first - count);
+    context->Prefetch(next, next + num_next,
+                      2.0 * static_cast<double>(count * rows->num_positives * context->dim));
+    scoring.ScoreRows(rows->negatives().Slice(first, count), d->queries, from_batch + first,
+                      &d->tile);
+  }
+}
+
+void ChunkPass::ScorePositives(StepContext* context, Direction* d) {
   if (d->batch) {
     for (int64_t i = 0; i < d->queries.size(); ++i) d->pos[i] = d->tile.scores.at(i, i);
   } else {
-    scoring.ScorePairs(d->queries.prepared, d->candidates_side->positives(), d->pos);
+    context->scoring.ScorePairs(d->queries.prepared, d->candidates_side->positives(), d->pos);
   }
 }
 
@@ -140,51 +173,52 @@ void ChunkPass::Backward(StepContext* context, Direction* d) {
 void ChunkPass::RunOneByOne(StepContext* context, int64_t chunk, SideRows sides[2]) {
   Arena* arena = context->arena;
   for (int s = 0; s < 2; ++s) {
-    const StepSide& side = context->sides[s];
-    LoadNegatives(context, &sides[s],
-                  side.uniform.subspan(chunk * side.num_uniform, side.num_uniform));
     const Arena::Mark mark = arena->mark();
     Direction& direction = directions_[s];
     Begin(context, &sides[s], &sides[1 - s], &direction);
-    // What comes next: the right-hand side's negatives, then the next chunk.
-    const int64_t next = context->NegativeSlots(Side::kRhs, chunk).first;
-    const int64_t following = context->FirstSlot(chunk + 1);
-    const double flops = 6.0 * static_cast<double>(direction.candidates.rows.rows *
-                                                   sides[s].num_positives * context->dim);
-    if (s == 0) {
-      context->Prefetch(next, following, flops);
-    } else if (chunk + 1 < context->num_chunks()) {
-      context->Prefetch(following, context->NegativeSlots(Side::kRhs, chunk + 1).first, flops);
-    }
-    Forward(context, &direction);
+    Score(context, true, &direction);
+    ScorePositives(context, &direction);
     Lose(context, &direction);
+    // What comes next: the right-hand side's negatives, or the next chunk up to the left-hand
+    // side's.
+    const SlotRange negatives = context->NegativeSlots(Side::kRhs, chunk);
+    int64_t next = negatives.first;
+    int64_t end = next + std::min(kRowsAtOnce, negatives.count);
+    if (s == 1) {
+      next = end = context->FirstSlot(chunk + 1);
+      if (chunk + 1 < context->num_chunks()) {
+        const SlotRange following = context->NegativeSlots(Side::kLhs, chunk + 1);
+        end = following.first + std::min(kRowsAtOnce, following.count);
+      }
+    }
+    context->Prefetch(next, end,
+                      4.0 * static_cast<double>(direction.candidates.rows.rows *
+                                                sides[s].num_positives * context->dim));
     if (context->backward) Backward(context, &direction);
     arena->Release(mark);
   }
 }
 
 void ChunkPass::RunTransposed(StepContext* context, int64_t chunk, SideRows sides[2]) {
-  for (int s = 0; s < 2; ++s) {
-    const StepSide& side = context->sides[s];
-    LoadNegatives(context, &sides[s],
-                  side.uniform.subspan(chunk * side.num_uniform, side.num_uniform));
-  }
-  if (chunk + 1 < context->num_chunks()) {
-    const int64_t rows =
-        2 * sides[0].num_positives + 2 * sides[0].plain.rows.rows + 2 * sides[1].plain.rows.rows;
-    context->Prefetch(context->FirstSlot(chunk + 1), context->FirstSlot(chunk + 2),
-                      2.0 * static_cast<double>(rows * sides[0].num_positives * context->dim));
-  }
   Direction& lhs = directions_[0];
   Direction& rhs = directions_[1];
   Begin(context, &sides[0], &sides[1], &lhs);
   Begin(context, &sides[1], &sides[0], &rhs);
   const int64_t m = rhs.queries.size();
+  const auto prefetch_next_chunk = [&](double flops) {
+    const bool last = chunk + 1 == context->num_chunks();
+    context->Prefetch(context->FirstSlot(chunk + 1), context->FirstSlot(chunk + (last ? 1 : 2)),
+                      flops);
+  };
+  const double flops = 2.0 * static_cast<double>(m * context->dim) *
+                       static_cast<double>(sides[0].plain.rows.rows + sides[1].plain.rows.rows);
+  const bool small =
+      std::max(sides[0].side->num_uniform, sides[1].side->num_uniform) <= kRowsAtOnce;
+  if (small) prefetch_next_chunk(2.5 * flops);
 
-  Forward(context, &rhs);
-  if (lhs.candidates.rows.rows > m) {
-    context->scoring.ScoreRows(sides[0].negatives(), lhs.queries, m, &lhs.tile);
-  }
+  Score(context, false, &lhs);
+  Score(context, true, &rhs);
+  ScorePositives(context, &rhs);
   TransposeTile(BatchPart(rhs.tile.scores), BatchPart(lhs.tile.scores));
   if (rhs.tile.distances.data != nullptr) {
     TransposeTile(BatchPart(rhs.tile.distances), BatchPart(lhs.tile.distances));
@@ -192,6 +226,7 @@ void ChunkPass::RunTransposed(StepContext* context, int64_t chunk, SideRows side
   std::copy_n(rhs.pos, m, lhs.pos);
   Lose(context, &lhs);
   Lose(context, &rhs);
+  if (!small) prefetch_next_chunk(1.5 * flops);
   if (context->backward) BackwardTransposed(context, &lhs, &rhs);
 }
 

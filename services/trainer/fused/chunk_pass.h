@@ -40,7 +40,10 @@ class ChunkPass {
   void Begin(StepContext* context, SideRows* candidates, SideRows* queries, Direction* direction);
   void RunOneByOne(StepContext* context, int64_t chunk, SideRows sides[2]);
   void RunTransposed(StepContext* context, int64_t chunk, SideRows sides[2]);
-  void Forward(StepContext* context, Direction* direction);
+  // Gathers the uniform negatives and scores them; the positives too, if they are candidates and
+  // `whole`.
+  void Score(StepContext* context, bool whole, Direction* direction);
+  void ScorePositives(StepContext* context, Direction* direction);
   void Lose(StepContext* context, Direction* direction);
   void CopyScores(StepContext* context, const Direction& direction);
   void Backward(StepContext* context, Direction* direction);

@@ -97,12 +97,13 @@ SideRows LoadPositives(StepContext* context, StepSide* side, int64_t first_edge,
   return rows;
 }
 
-void LoadNegatives(StepContext* context, SideRows* rows, std::span<const EntityOffset> uniform) {
-  const auto count = static_cast<int64_t>(uniform.size());
+void LoadNegatives(StepContext* context, SideRows* rows, int64_t first, int64_t count) {
   if (count == 0) return;
-  GatherRows(rows->side->table, uniform, rows->side->global,
-             rows->input.Slice(rows->num_positives, count));
-  PrepareCandidates(context, rows, rows->num_positives, count);
+  const StepSide& side = *rows->side;
+  const int64_t chunk = rows->first_edge / context->chunk_size;
+  GatherRows(side.table, side.uniform.subspan(chunk * side.num_uniform + first, count), side.global,
+             rows->input.Slice(rows->num_positives + first, count));
+  PrepareCandidates(context, rows, rows->num_positives + first, count);
 }
 
 void EnsureWritten(SideRows* rows) {

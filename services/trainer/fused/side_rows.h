@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 
 #include "services/trainer/fused/row_gradients.h"
 #include "services/trainer/fused/scoring.h"
@@ -63,8 +62,8 @@ void FinishBatchQueries(StepContext* context, StepSide* side, const BatchQueries
 // lives in the context's arena. `batch`: nullptr unless the queries were computed.
 SideRows LoadPositives(StepContext* context, StepSide* side, int64_t first_edge,
                        int64_t num_positives, const BatchQueries* batch);
-// Gathers and prepares the chunk's uniform negatives.
-void LoadNegatives(StepContext* context, SideRows* rows, std::span<const EntityOffset> uniform);
+// Gathers and prepares uniform negatives first, first + 1, ... of the chunk.
+void LoadNegatives(StepContext* context, SideRows* rows, int64_t first, int64_t count);
 
 // Clears the gradients of positives and queries to which nothing was written.
 void EnsureWritten(SideRows* rows);

@@ -93,6 +93,7 @@ struct StepContext {
     prefetch.credit = 0;
     prefetch.flops_per_row = flops / static_cast<double>(std::max<int64_t>(end - first, 1));
   }
+  void StopPrefetch() { prefetch.next = prefetch.end; }
 };
 
 }  // namespace weft

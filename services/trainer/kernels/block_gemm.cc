@@ -191,7 +191,8 @@ void MultiplyBlocksImpl(const BlockProduct& p) {
   const int64_t num_panels = (vectors + kMaxVectors - 1) / kMaxVectors;
   const int64_t num_runs = (p.k + kMaxRun - 1) / kMaxRun;
 
-  for (int64_t run = 0; run < num_runs; ++run) {
+  // From the last run to the first: what B's rows were written last is in the nearest cache.
+  for (int64_t run = num_runs - 1; run >= 0; --run) {
     const int64_t first_k = p.k * run / num_runs;
     for (int64_t panel = 0; panel < num_panels; ++panel) {
       // Panels of about equal size, the larger ones first.
@@ -201,8 +202,8 @@ void MultiplyBlocksImpl(const BlockProduct& p) {
                       .b = p.b + first_k * p.b_stride + first * kLanes,
                       .first_column = first * kLanes,
                       .k = p.k * (run + 1) / num_runs - first_k,
-                      .first = run == 0,
-                      .last = run == num_runs - 1};
+                      .first = run == num_runs - 1,
+                      .last = run == 0};
       if (panel < num_panels - 1 || tail == 0) {
         AnyPanel<0>(p, part, size);
       } else if (tail == 4) {
