@@ -73,8 +73,11 @@ void RunCoordinator::BeginPass() {
                       position);
   std::vector<Bucket> done = accounting_->EmptyBuckets();
   for (const DoneBucket& bucket : state_.done) done.push_back(bucket.stats.bucket);
-  const bool beta = plan_.resident_partitions > 2 && plan_.num_lhs == plan_.num_rhs &&
-                    plan_.bucket_order != BucketOrder::kRandom;
+  const bool square = std::ranges::any_of(
+      plan_.partitioned_types,
+      [](const BucketScheduler::PartitionedType& type) { return type.lhs && type.rhs; });
+  const bool beta =
+      plan_.resident_partitions > 2 && square && plan_.bucket_order != BucketOrder::kRandom;
   scheduler_.BeginPass(
       beta ? MakeBetaOrder(plan_.num_lhs, plan_.resident_partitions, state_.seed, position.pass)
            : MakeBucketOrder(plan_.bucket_order, plan_.num_lhs, plan_.num_rhs, state_.seed,
@@ -143,9 +146,8 @@ std::optional<Grant> RunCoordinator::MakeGrant(SessionId id, const AcquireReques
   // Of what the session names, only what is still up to date counts.
   std::vector<PartitionKey> resident;
   for (const PartitionVersion& copy : request.resident) {
-    if (state_.versions.Has(copy.key) && Base(*session, copy.key) == copy.token) {
-      resident.push_back(copy.key);
-    }
+    const bool current = state_.versions.Has(copy.key) && Base(*session, copy.key) == copy.token;
+    if (current && !Contains(resident, copy.key)) resident.push_back(copy.key);
   }
   std::vector<PartitionKey> unusable;
   for (const Token token : session->grants) {

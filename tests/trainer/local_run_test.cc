@@ -311,6 +311,17 @@ TEST(LocalRunTest, AnotherDimensionIsRefusedBeforeAnythingIsWritten) {
                                  HasSubstr("entities.user: dimension: was 4, is 8")));
 }
 
+TEST(LocalRunTest, ARunThatHasTrainedNothingMayChange) {
+  const TempDir dir;
+  LocalDataOptions data = {.num_partitions = 2};
+  ASSERT_THAT(LocalRun::Open(MakeLocalData(dir.path(), data), {}), IsOk());
+  data.num_partitions = 3;
+  RunConfig config = MakeLocalData(dir.path(), data);
+  config.seed = 2;
+
+  EXPECT_THAT(Train(config, data), IsOk());
+}
+
 TEST(LocalRunTest, OtherPartitionsAreRefusedBeforeAnythingIsWritten) {
   const TempDir dir;
   ASSERT_THAT(Train(MakeLocalData(dir.path(), {.num_partitions = 2}), {.num_partitions = 2}),
@@ -368,6 +379,22 @@ TEST(LocalRunTest, ShapesAreNoticedInAFolderWithoutAnyConfiguration) {
                                  AllOf(HasSubstr("is 5 x 4"), HasSubstr("want 5 x 8"))));
 }
 
+TEST(LocalRunTest, ParametersAreNoticedInAFolderWithoutAnyConfiguration) {
+  const TempDir dir;
+  RunConfig config = MakeLocalData(dir.path(), {});
+  ASSERT_THAT(Train(config, {}, 1), IsOk());
+  std::filesystem::remove_all(config.checkpoint_path + "/.weft");
+  std::filesystem::remove(config.checkpoint_path + "/config.json");
+  std::filesystem::remove(config.checkpoint_path + "/weft_config.json");
+  config.relations[0].operator_name = "diagonal";
+
+  ExpectRefused(config, StatusIs(absl::StatusCode::kFailedPrecondition,
+                                 HasSubstr("relations/0/operator/rhs/diagonal")));
+
+  config.relations[0].operator_name = "translation";
+  EXPECT_THAT(LocalRun::Open(config, {}), IsOk());
+}
+
 TEST(LocalRunTest, AMissingPartitionIsRefusedAndNeverInitialisedAgain) {
   const TempDir dir;
   const RunConfig config = MakeLocalData(dir.path(), {.num_partitions = 2});
@@ -398,6 +425,8 @@ TEST(LocalRunTest, AnEmptyVersionFileMeansTheNewestWholeVersion) {
   RunConfig config = MakeLocalData(dir.path(), data);
   ASSERT_THAT(Train(config, data), IsOk());
   std::ofstream(config.checkpoint_path + "/checkpoint_version.txt", std::ios::trunc);
+  ASSERT_THAT(LocalRun::Open(config, {}), IsOk());
+  EXPECT_EQ(VersionText(config), "2\n");
   config.num_epochs = 3;
 
   ASSERT_THAT(Train(config, data), IsOk());

@@ -105,6 +105,7 @@ class LocalRunImpl : public LocalRun {
     checkpoint_->Resume(start.state.position, !start.state.done.empty());
     WEFT_RETURN_IF_ERROR(PrepareVersions(start, &start.state));
 
+    if (start.repairs_pointer) WEFT_RETURN_IF_ERROR(dir_.Commit(start.state.position.pass));
     WEFT_ASSIGN_OR_RETURN(
         coordinator_,
         RunCoordinator::Start(std::move(start.plan), std::move(start.state), store_.get()));
@@ -122,11 +123,6 @@ class LocalRunImpl : public LocalRun {
 
   // The blobs of all current versions are there afterwards; others are not.
   absl::Status PrepareVersions(const LocalStart& start, RunState* state) {
-    if (start.is_new) {
-      for (const PartitionKey& key : state->versions.keys()) {
-        state->versions.SetCurrent(key, kInitialToken);
-      }
-    }
     WEFT_RETURN_IF_ERROR(blobs_->Sweep(UINT64_MAX, state->versions.Roots()));
     // Tokens of a term of their own.
     ++state->term;

@@ -9,10 +9,13 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "graph/checkpoint/embeddings_file.h"
+#include "graph/checkpoint/model_file.h"
 #include "graph/hdf5_file.h"
 #include "services/common/file_util.h"
 #include "services/common/status_macros.h"
 #include "services/lock_server/pass_sequence.h"
+#include "services/trainer/model/model_parameters.h"
+#include "services/trainer/model/model_spec.h"
 
 namespace weft {
 namespace {
@@ -119,54 +122,60 @@ class Resolver {
     const RunShape shape = MakeRunShape(config_, data_);
 
     // Against what the run was first, so that the messages speak of keys, not of files.
-    stored_config_ = ReadStoredConfig(dir_, config_, &start_.notes);
     std::vector<std::string> changes;
-    if (stored_.has_value()) {
+    if (HasTrained()) {
       changes = DescribeChanges(stored_->shape, shape);
-    } else if (stored_config_.has_value()) {
-      changes = DescribeChanges(MakeRunShape(*stored_config_, {}), shape);
+    } else if (StoredConfig().has_value()) {
+      changes = DescribeChanges(MakeRunShape(*StoredConfig(), {}), shape);
     }
     if (!changes.empty()) return DoesNotFit(dir_.path(), changes);
 
     WEFT_ASSIGN_OR_RETURN(const int64_t committed, CommittedVersion());
     if (committed > 0) WEFT_RETURN_IF_ERROR(CheckTables(dir_, committed, config_, data_));
 
-    if (stored_.has_value() && Continues(committed)) {
+    NoteFailure();
+    if (HasTrained() && Continues(committed)) {
       start_.state = *stored_;
-      if (stored_->failure.has_value()) {
-        const TrainingFailure& failure = *stored_->failure;
-        start_.notes.push_back(absl::StrCat("the run had failed in bucket (", failure.bucket.lhs,
-                                            ", ", failure.bucket.rhs, "): ", failure.reason,
-                                            "; it continues from what was trained before"));
-      }
       WEFT_RETURN_IF_ERROR(CheckSeed());
       WEFT_RETURN_IF_ERROR(MoveTo(stored_->position, PathsOf(*stored_)));
       WEFT_RETURN_IF_ERROR(CheckPointer(committed));
     } else if (committed > 0) {
       WEFT_RETURN_IF_ERROR(Adopt(committed));
     } else {
-      stored_config_.reset();  // of a run that has made nothing
-      WEFT_RETURN_IF_ERROR(Begin());
+      Begin();
+      start_.is_new = true;
       start_.state.position.num_edge_chunks = NumEdgeChunks(std::nullopt);
     }
     start_.state.shape = shape;
     start_.state.edge_paths = MakeEdgePaths();
-    start_.is_new = committed == 0 && start_.state.done.empty();
     return std::move(start_);
   }
 
  private:
+  // Whether there is anything that a change of the configuration could spoil.
+  bool HasTrained() const {
+    return stored_.has_value() && (stored_->position.pass > 0 || !stored_->done.empty());
+  }
+
+  void NoteFailure() {
+    if (!stored_.has_value() || !stored_->failure.has_value()) return;
+    const TrainingFailure& failure = *stored_->failure;
+    start_.notes.push_back(absl::StrCat("the run had failed in bucket (", failure.bucket.lhs, ", ",
+                                        failure.bucket.rhs, "): ", failure.reason,
+                                        "; it continues from what was trained before"));
+  }
+
   // Where the version file is of no use, the run's own state knows better than the files: a newer
   // version may be whole, but is not committed before its statistics are there, too.
   absl::StatusOr<int64_t> CommittedVersion() {
     std::string warning;
     WEFT_ASSIGN_OR_RETURN(const int64_t newest, dir_.CommittedVersion(&warning));
     if (warning.empty()) return newest;
-    if (!stored_.has_value() || newest != stored_->position.pass + 1) {
-      start_.notes.push_back(warning);
-      return newest;
-    }
-    return stored_->position.pass;
+    const bool begun_only = stored_.has_value() && newest == stored_->position.pass + 1;
+    const int64_t committed = begun_only ? stored_->position.pass : newest;
+    start_.repairs_pointer = committed > 0;
+    if (committed > 0) start_.notes.push_back(warning);
+    return committed;
   }
 
   // Whether the run's own state is the newest there is, or can explain what is newer.
@@ -203,32 +212,56 @@ class Resolver {
                       {absl::StrCat("seed: was ", start_.state.seed, ", is ", *config_.seed)});
   }
 
+  // The configuration that the checkpoint was written with.
+  const std::optional<RunConfig>& StoredConfig() {
+    if (!stored_config_was_read_) {
+      stored_config_ = ReadStoredConfig(dir_, config_, &start_.notes);
+      stored_config_was_read_ = true;
+    }
+    return stored_config_;
+  }
+
   // A state that knows nothing yet.
-  absl::Status Begin() {
+  void Begin() {
     start_.state = RunState();
     start_.state.run_id = absl::StrFormat("%016x%016x", RandomBits(), RandomBits());
-    start_.state.seed = config_.seed.has_value() ? *config_.seed : RandomBits();
-    if (stored_config_.has_value() && stored_config_->seed.has_value()) {
-      start_.state.seed = *stored_config_->seed;
-      WEFT_RETURN_IF_ERROR(CheckSeed());
-    }
+    start_.state.seed = config_.seed.has_value() ? *config_.seed
+                        : stored_.has_value()    ? stored_->seed
+                                                 : RandomBits();
     std::vector<int> num_partitions;
     for (const EntityConfig& type : config_.entities) num_partitions.push_back(type.num_partitions);
     start_.state.versions = VersionTable(num_partitions);
-    return absl::OkStatus();
   }
 
   absl::Status Adopt(int64_t version) {
-    WEFT_RETURN_IF_ERROR(Begin());
+    WEFT_RETURN_IF_ERROR(CheckParameters(version));
+    Begin();
     start_.adopts = true;
+    const std::optional<RunConfig>& stored_config = StoredConfig();
+    if (stored_config.has_value() && stored_config->seed.has_value()) {
+      start_.state.seed = *stored_config->seed;
+      WEFT_RETURN_IF_ERROR(CheckSeed());
+    }
     const std::vector<std::string> paths =
-        stored_config_.has_value() ? stored_config_->edge_paths : config_.edge_paths;
+        stored_config.has_value() ? stored_config->edge_paths : config_.edge_paths;
     const int num_paths = static_cast<int>(paths.size());
     const std::optional<PassPosition> made = ReadPosition(dir_, version);
     if (made.has_value() && made->edge_path < num_paths) {
       return MoveTo(NextPass(*made, num_paths), paths);
     }
     return MoveTo(PositionOfVersion(version, num_paths, NumEdgeChunks(std::nullopt)), paths);
+  }
+
+  // That the model file has the parameters of this configuration. Operators that are not built in
+  // are known to their own program only, which finds out when it reads the file.
+  absl::Status CheckParameters(int64_t version) const {
+    if (config_.compute == Compute::kReference) return absl::OkStatus();
+    WEFT_ASSIGN_OR_RETURN(const ModelSpec spec,
+                          MakeModelSpec(config_, data_.num_dynamic_relations));
+    ParameterSet parameters = MakeInitialParameters(spec);
+    const absl::Status status = ReadModelFile(dir_.ModelPath(version), &parameters);
+    if (!absl::IsFailedPrecondition(status)) return status;
+    return DoesNotFit(dir_.path(), {std::string(status.message())});
   }
 
   // Sets the position, mapped to this configuration's edge paths and chunks.
@@ -276,7 +309,8 @@ class Resolver {
   const LocalData& data_;
   const CheckpointDir& dir_;
   const std::optional<RunState>& stored_;
-  std::optional<RunConfig> stored_config_;  // that the checkpoint was written with
+  std::optional<RunConfig> stored_config_;
+  bool stored_config_was_read_ = false;
   LocalStart start_;
 };
 

@@ -19,8 +19,9 @@ namespace weft {
 struct LocalStart {
   RunState state;
   RunPlan plan;
-  bool is_new = false;  // nothing is committed, nothing is released
-  bool adopts = false;  // state.versions are still to be made from the files of a version
+  bool is_new = false;           // nothing is committed, nothing is released
+  bool adopts = false;           // state.versions are to be made from the files of a version
+  bool repairs_pointer = false;  // the version file is missing or damaged
   // The version pointer was switched to it before the run's state could say so.
   std::optional<int64_t> committed_meanwhile;
   std::vector<std::string> notes;  // for people: what is different from what one may expect
