@@ -3,11 +3,15 @@
 find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)
 find_package(Protobuf REQUIRED)
+find_package(gRPC REQUIRED CONFIG)  # after Protobuf in module mode, or it finds none
 find_package(absl REQUIRED CONFIG)
 find_package(spdlog REQUIRED CONFIG)
 find_package(CLI11 REQUIRED CONFIG)
 find_package(nlohmann_json REQUIRED CONFIG)
 find_package(hwy REQUIRED CONFIG)
+# Its CMake package breaks beside LibTorch's (both define a target "gflags").
+pkg_check_modules(ROCKSDB REQUIRED IMPORTED_TARGET rocksdb)
+find_package(prometheus-cpp REQUIRED CONFIG)
 find_package(dnnl REQUIRED CONFIG)  # its CMake package wants OpenCL's development files
 find_package(ZLIB REQUIRED)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
