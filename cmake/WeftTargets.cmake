@@ -57,3 +57,23 @@ function(weft_test name)
       ENVIRONMENT "GTEST_TOTAL_SHARDS=${arg_SHARDS};GTEST_SHARD_INDEX=${shard};WEFT_SOURCE_DIR=${PROJECT_SOURCE_DIR};WEFT_BINARY_DIR=${PROJECT_BINARY_DIR}")
   endforeach()
 endfunction()
+
+# weft_service_proto(NAME PROTO): messages and gRPC code of one .proto file below the calling folder.
+function(weft_service_proto name proto)
+  add_library(${name} STATIC)
+  protobuf_generate(
+    TARGET ${name}
+    IMPORT_DIRS ${CMAKE_CURRENT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/proto
+    PROTOC_OUT_DIR ${CMAKE_CURRENT_BINARY_DIR}
+    PROTOS ${proto})
+  protobuf_generate(
+    TARGET ${name}
+    LANGUAGE grpc
+    PLUGIN protoc-gen-grpc=$<TARGET_FILE:gRPC::grpc_cpp_plugin>
+    GENERATE_EXTENSIONS .grpc.pb.h .grpc.pb.cc
+    IMPORT_DIRS ${CMAKE_CURRENT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/proto
+    PROTOC_OUT_DIR ${CMAKE_CURRENT_BINARY_DIR}
+    PROTOS ${proto})
+  target_include_directories(${name} SYSTEM PUBLIC ${CMAKE_CURRENT_BINARY_DIR})
+  target_link_libraries(${name} PUBLIC gRPC::grpc++ weft_proto)
+endfunction()

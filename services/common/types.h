@@ -1,4 +1,4 @@
-// The names of the data model: entities, relations, partitions, buckets.
+// The names of the data model: entities, relations, partitions, buckets, passes, versions.
 //
 // An entity is (entity type, partition, offset). A relation type fixes the entity types of its two
 // sides. A bucket is the set of edges between one left-hand and one right-hand partition.
@@ -44,6 +44,33 @@ struct PartitionKey {
   friend H AbslHashValue(H h, const PartitionKey& k) {
     return H::combine(std::move(h), k.entity_type, k.partition);
   }
+};
+
+using Token = uint64_t;  // term x 2^40 + n, never reused; 0 names the initial content
+inline constexpr Token kInitialToken = 0;
+
+// An immutable version of a partition, named by the token of the grant that made it.
+struct PartitionVersion {
+  PartitionKey key;
+  Token token = kInitialToken;
+
+  auto operator<=>(const PartitionVersion&) const = default;
+
+  template <typename H>
+  friend H AbslHashValue(H h, const PartitionVersion& v) {
+    return H::combine(std::move(h), v.key, v.token);
+  }
+};
+
+// One sweep over all buckets for one (epoch, edge path, edge chunk).
+struct PassPosition {
+  int64_t pass = 0;  // counts from 0 over the whole run
+  int epoch = 0;
+  int edge_path = 0;
+  int edge_chunk = 0;
+  int num_edge_chunks = 1;
+
+  auto operator<=>(const PassPosition&) const = default;
 };
 
 }  // namespace weft

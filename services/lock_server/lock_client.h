@@ -28,32 +28,6 @@
 
 namespace weft {
 
-using Token = uint64_t;  // term x 2^40 + n, never reused; 0 names the initial content
-inline constexpr Token kInitialToken = 0;
-
-// One sweep over all buckets for one (epoch, edge path, edge chunk).
-struct PassPosition {
-  int64_t pass = 0;  // counts from 0 over the whole run
-  int epoch = 0;
-  int edge_path = 0;
-  int edge_chunk = 0;
-  int num_edge_chunks = 1;
-
-  auto operator<=>(const PassPosition&) const = default;
-};
-
-struct PartitionVersion {
-  PartitionKey key;
-  Token token = kInitialToken;
-
-  auto operator<=>(const PartitionVersion&) const = default;
-
-  template <typename H>
-  friend H AbslHashValue(H h, const PartitionVersion& v) {
-    return H::combine(std::move(h), v.key, v.token);
-  }
-};
-
 struct GrantedBucket {
   Bucket bucket;
   int64_t expected_edges = 0;  // of this pass's edge chunk: trained + held out must equal it
