@@ -27,6 +27,7 @@
 #include "absl/status/statusor.h"
 #include "services/common/mutex.h"
 #include "services/common/run_config.h"
+#include "services/common/store_sync.h"
 #include "services/lock_server/bucket_scheduler.h"
 #include "services/lock_server/lock_client.h"
 #include "services/lock_server/pass_accounting.h"
@@ -59,13 +60,6 @@ struct CompletePass {
   bool ends_epoch = false;
   std::vector<DoneBucket> buckets;         // in the order of their releases; not the empty ones
   std::vector<PartitionVersion> versions;  // every partition; initial ones too
-};
-
-// What must not be deleted, as of a moment. Everything else with a token <= `high_water` is garbage
-// for ever.
-struct KeepList {
-  Token high_water = kInitialToken;
-  std::vector<PartitionVersion> keep;
 };
 
 struct RunProgress {
