@@ -15,6 +15,11 @@ if(WEFT_SANITIZE)
   target_compile_options(weft_sanitizers INTERFACE ${weft_sanitize_flags})
   target_link_options(weft_sanitizers INTERFACE ${weft_sanitize_flags})
 endif()
+set(weft_test_environment "WEFT_SOURCE_DIR=${PROJECT_SOURCE_DIR}" "WEFT_BINARY_DIR=${PROJECT_BINARY_DIR}")
+if(WEFT_SANITIZE MATCHES "thread")
+  list(APPEND weft_test_environment
+       "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/tsan_suppressions.txt")
+endif()
 
 # weft_library(NAME SRCS ... DEPS ...): a static library with include paths from the root.
 function(weft_library name)
@@ -54,7 +59,7 @@ function(weft_test name)
     add_test(NAME ${test} COMMAND ${name})
     set_tests_properties(${test} PROPERTIES
       LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT}
-      ENVIRONMENT "GTEST_TOTAL_SHARDS=${arg_SHARDS};GTEST_SHARD_INDEX=${shard};WEFT_SOURCE_DIR=${PROJECT_SOURCE_DIR};WEFT_BINARY_DIR=${PROJECT_BINARY_DIR}")
+      ENVIRONMENT "GTEST_TOTAL_SHARDS=${arg_SHARDS};GTEST_SHARD_INDEX=${shard};${weft_test_environment}")
   endforeach()
 endfunction()
 

@@ -9,6 +9,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "services/common/check.h"
+#include "services/common/mutex.h"
 
 namespace weft {
 namespace {
@@ -79,6 +80,9 @@ struct Gemm::Impl {
       sum.append_sum(1.0f);
       attributes.set_post_ops(sum);
     }
+    // Rare. oneDNN guards its cache of primitives itself, unseen by ThreadSanitizer.
+    static Mutex making;
+    MutexLock lock(&making);
     const dnnl::matmul::primitive_desc description({a, b, c}, attributes, engine);
     auto made = std::make_unique<CachedPrimitive>();
     made->primitive = dnnl::matmul(description);
