@@ -21,6 +21,7 @@ enum class RandomUse : uint32_t {
   kBatchRelation = 6,
   kEvalCandidates = 7,
   kTest = 8,
+  kRetry = 9,
 };
 
 inline std::array<uint32_t, 4> Philox(std::array<uint32_t, 4> counter,

@@ -1,0 +1,97 @@
+#include "services/common/rpc/unary_call.h"
+
+#include <memory>
+#include <optional>
+
+#include "services/common/rpc/grpc_status.h"
+
+namespace weft {
+
+// Makes a call one of its group while it lives. The context outlives it.
+class CallGroupMember {
+ public:
+  CallGroupMember(CallGroup* group, grpc::ClientContext* context)
+      : group_(group), context_(context) {
+    if (group_ == nullptr) return;
+    MutexLock lock(&group_->mu_);
+    group_->calls_.insert(context_);
+    // A call that is cancelled before it starts fails as soon as it does.
+    if (group_->flag_.cancelled()) context_->TryCancel();
+  }
+  ~CallGroupMember() {
+    if (group_ == nullptr) return;
+    MutexLock lock(&group_->mu_);
+    group_->calls_.erase(context_);
+  }
+  CallGroupMember(const CallGroupMember&) = delete;
+  CallGroupMember& operator=(const CallGroupMember&) = delete;
+
+ private:
+  CallGroup* const group_;
+  grpc::ClientContext* const context_;
+};
+
+void CallGroup::Cancel() {
+  MutexLock lock(&mu_);
+  flag_.Cancel();
+  for (grpc::ClientContext* context : calls_) context->TryCancel();
+}
+
+namespace {
+
+// What the waiter and the reactor share; whichever is last frees it.
+struct CallResult {
+  Mutex mu;
+  CondVar done;
+  std::optional<grpc::Status> status ABSL_GUARDED_BY(mu);
+};
+
+class WaitedReactor : public grpc::ClientUnaryReactor {
+ public:
+  WaitedReactor(const CallOptions& options, std::shared_ptr<CallResult> result)
+      : context_(std::make_unique<grpc::ClientContext>()), result_(std::move(result)) {
+    context_->set_deadline(absl::ToChronoTime(absl::Now() + options.timeout));
+    member_ = std::make_unique<CallGroupMember>(options.group, context_.get());
+  }
+
+  grpc::ClientContext* context() { return context_.get(); }
+
+  void OnDone(const grpc::Status& status) override {
+    member_.reset();
+    context_.reset();
+    const std::shared_ptr<CallResult> result = std::move(result_);
+    const grpc::Status copy = status;
+    delete this;
+    MutexLock lock(&result->mu);
+    result->status = copy;
+    result->done.Signal();
+  }
+
+ private:
+  std::unique_ptr<grpc::ClientContext> context_;
+  std::unique_ptr<CallGroupMember> member_;
+  std::shared_ptr<CallResult> result_;
+};
+
+}  // namespace
+
+absl::Status UnaryCall(const CallOptions& options, StartUnaryCall start) {
+  const auto result = std::make_shared<CallResult>();
+  auto* const reactor = new WaitedReactor(options, result);  // deletes itself
+  start(reactor->context(), reactor);
+  reactor->StartCall();
+
+  MutexLock lock(&result->mu);
+  while (!result->status.has_value()) result->done.Wait(&result->mu);
+  return FromGrpcStatus(*result->status);
+}
+
+absl::Status UnaryCallWithRetry(const Peer& peer, const RetryOptions& retry,
+                                Idempotency idempotency, const CallOptions& options,
+                                StartUnaryCall start) {
+  CancelFlag never;
+  CancelFlag* const flag = options.group != nullptr ? options.group->flag() : &never;
+  return RetryCall(peer, retry, idempotency, flag, [&] { return UnaryCall(options, start); });
+}
+
+}  // namespace weft

@@ -1,0 +1,104 @@
+#include "services/common/rpc/server_runner.h"
+
+#include <gmock/gmock.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <thread>
+
+#include "services/common/rpc/channel_pool.h"
+#include "services/common/rpc/unary_call.h"
+#include "tests/common/rpc/echo_server.h"
+#include "tests/testing/status_matchers.h"
+
+namespace weft {
+namespace {
+
+using ::testing::HasSubstr;
+using ::weft::testing::EchoServer;
+using ::weft::testing::EchoService;
+using ::weft::testing::IsOk;
+using ::weft::testing::StatusIs;
+
+// The standard's HealthCheckResponse is one enum field: tag 8, then 1 for SERVING, 2 for not.
+std::string HealthBytes(const std::string& address) {
+  grpc::GenericStub stub(*MakeChannel(address, {}));
+  grpc::Slice none;
+  grpc::ByteBuffer request(&none, 1);
+  grpc::ByteBuffer response;
+  const absl::Status status = UnaryCall({}, [&](auto* context, auto* reactor) {
+    stub.PrepareUnaryCall(context, "/grpc.health.v1.Health/Check", {}, &request, &response,
+                          reactor);
+  });
+  if (!status.ok()) return std::string(status.message());
+  grpc::Slice slice;
+  EXPECT_TRUE(response.DumpToSingleSlice(&slice).ok());
+  return std::string(reinterpret_cast<const char*>(slice.begin()), slice.size());
+}
+
+TEST(ServerRunnerTest, HealthIsWhatTheMainSays) {
+  EchoServer server;
+
+  EXPECT_EQ(HealthBytes(server.runner->address()), "\x08\x02");
+  server.runner->SetServing(true);
+  EXPECT_EQ(HealthBytes(server.runner->address()), "\x08\x01");
+}
+
+TEST(ServerRunnerTest, APortInUseIsRefusedByName) {
+  EchoServer server;
+  ServerRunner::Options options;
+  options.listen = server.runner->address();
+  weft::testing::EchoServiceImpl service;
+
+  EXPECT_THAT(ServerRunner::Start(options, {&service}),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr(server.runner->address())));
+}
+
+TEST(ServerRunnerTest, PlainTextBeyondThisMachineNeedsToBeAskedFor) {
+  weft::testing::EchoServiceImpl service;
+  ServerRunner::Options options;
+  options.listen = "0.0.0.0:0";
+  EXPECT_THAT(ServerRunner::Start(options, {&service}),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("--insecure")));
+
+  options.security.allow_plain_text = true;
+  EXPECT_THAT(MakeServerCredentials(options.listen, options.security), IsOk());
+}
+
+TEST(ServerRunnerTest, DrainAnswersTheCallsThatWait) {
+  EchoServer server;
+  const auto stub = EchoService::NewStub(*MakeChannel(server.runner->address(), {}));
+  weft::testing::WaitForDrainRequest request;
+  weft::testing::WaitForDrainResponse response;
+  absl::Status status;
+  std::thread caller([&] {
+    CallOptions options;
+    options.timeout = absl::Minutes(1);
+    status = UnaryCall(options, [&](auto* context, auto* reactor) {
+      stub->async()->WaitForDrain(context, &request, &response, reactor);
+    });
+  });
+  server.service.AwaitCalls(1);
+
+  server.runner->Drain();
+  caller.join();
+
+  EXPECT_THAT(status, IsOk());
+  EXPECT_TRUE(response.drained());
+}
+
+TEST(CredentialsTest, KnowsThisMachine) {
+  for (const char* address :
+       {"127.0.0.1:7000", "127.8.8.8:1", "localhost:7000", "[::1]:7000", "unix:/tmp/weft.sock"}) {
+    EXPECT_TRUE(IsLoopback(address)) << address;
+  }
+  for (const char* address : {"10.0.0.1:7000", "0.0.0.0:7000", "[::]:7000", "lock-server:7000",
+                              "127.0.0.1.example.org:7000", "127.0.0.1"}) {
+    EXPECT_FALSE(IsLoopback(address)) << address;
+  }
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,60 @@
+#include "services/common/shutdown_signals.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+namespace weft {
+namespace {
+
+TEST(ShutdownSignalsTest, ASignalBecomesARequest) {
+  int calls = 0;
+  {
+    ShutdownSignals signals([&] { ++calls; });
+    EXPECT_FALSE(signals.requested());
+
+    kill(getpid(), SIGTERM);
+    signals.Wait();
+
+    EXPECT_TRUE(signals.requested());
+    EXPECT_TRUE(signals.WaitFor(absl::Hours(1)));
+  }
+  EXPECT_EQ(calls, 1);
+}
+
+TEST(ShutdownSignalsTest, ARequestOfTheProcessItselfCounts) {
+  ShutdownSignals signals;
+  signals.Request();
+  signals.Request();
+  signals.Wait();
+  EXPECT_TRUE(signals.requested());
+}
+
+TEST(ShutdownSignalsTest, ItsEndIsNoRequest) {
+  int calls = 0;
+  {
+    ShutdownSignals signals([&] { ++calls; });
+  }
+  EXPECT_EQ(calls, 0);
+}
+
+TEST(ShutdownSignalsTest, WaitForEndsInTime) {
+  ShutdownSignals signals;
+  EXPECT_FALSE(signals.WaitFor(absl::Milliseconds(1)));
+}
+
+TEST(ShutdownSignalsDeathTest, ASecondSignalEndsTheProcess) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        ShutdownSignals signals;
+        kill(getpid(), SIGINT);
+        signals.Wait();
+        kill(getpid(), SIGINT);
+        pause();
+      },
+      ::testing::ExitedWithCode(128 + SIGINT), "");
+}
+
+}  // namespace
+}  // namespace weft
