@@ -23,10 +23,16 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "services/common/cluster_types.h"
 #include "services/common/run_stats.h"
 #include "services/common/types.h"
 
 namespace weft {
+
+// A trainer of another version of either is refused.
+inline constexpr uint32_t kProtocolVersion = 1;
+// Of sampling, held-out edges, initial values and chunks.
+inline constexpr uint32_t kAlgorithmVersion = 1;
 
 struct GrantedBucket {
   Bucket bucket;
@@ -53,6 +59,11 @@ struct Grant {
   // The resident copies that the grant does not use, the one that will be wanted last first: what a
   // trainer short of room lets go.
   std::vector<PartitionKey> let_go;
+  // In a cluster: where what is to be read, and what is hinted, lies; and where to store, the best
+  // place first, each shard at `replicas` of them.
+  std::vector<VersionInfo> places;
+  std::vector<StoreId> store_at;
+  int replicas = 1;
 };
 
 struct AcquireRequest {
@@ -71,6 +82,7 @@ struct ReleaseRequest {
   Token token = kInitialToken;
   std::vector<PartitionKey> stored;  // each stored under `token` and durable
   std::vector<BucketStats> buckets;  // one for each bucket of the grant
+  std::vector<VersionInfo> places;   // in a cluster: where each of `stored` lies
 };
 
 struct ReleaseResult {
