@@ -69,7 +69,7 @@ struct ShardInfo {
   int64_t first_row = 0;
   int64_t num_rows = 0;
   int64_t size_bytes = 0;
-  uint64_t xxh3 = 0;  // XXH3-64, seed 0, of all bytes
+  uint64_t xxh3 = 0;  // of its segments' checksums (partition_server/blob_format.h)
   std::vector<Place> places;
 
   bool operator==(const ShardInfo&) const = default;

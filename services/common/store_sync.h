@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -40,6 +41,11 @@ struct ShardName {
   uint32_t shard = 0;
 
   auto operator<=>(const ShardName&) const = default;
+
+  template <typename H>
+  friend H AbslHashValue(H h, const ShardName& n) {
+    return H::combine(std::move(h), n.version, n.shard);
+  }
 };
 
 // What a parameter server has, by its own storage.

@@ -1,5 +1,7 @@
-// LocalPartitionClient is a blob store in this process, as a trainer sees it.
+// LocalPartitionClient moves partitions to and from a blob store in this process.
 #pragma once
+
+#include <cstdint>
 
 #include "services/partition_server/blob_store.h"
 #include "services/partition_server/partition_client.h"
@@ -9,18 +11,15 @@ namespace weft {
 class LocalPartitionClient : public PartitionClient {
  public:
   // `store` must outlive this object.
-  explicit LocalPartitionClient(BlobStore* store) : store_(store) {}
+  LocalPartitionClient(BlobStore* store, int64_t shard_bytes)
+      : store_(store), shard_bytes_(shard_bytes) {}
 
-  absl::Status Read(const PartitionVersion& version, EmbeddingPartition* out) override {
-    return store_->Get(version, out);
-  }
-  absl::Status Store(const PartitionVersion& version,
-                     const EmbeddingPartition& partition) override {
-    return store_->Put(version, partition);
-  }
+  absl::Status Read(const PartitionVersion& version, EmbeddingPartition* out) override;
+  absl::Status Store(const PartitionVersion& version, const EmbeddingPartition& partition) override;
 
  private:
   BlobStore* const store_;
+  const int64_t shard_bytes_;
 };
 
 }  // namespace weft

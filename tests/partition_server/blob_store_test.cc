@@ -3,188 +3,137 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
+#include "services/partition_server/memory_blob_storage.h"
+#include "tests/partition_server/blob_store_contract.h"
+#include "tests/partition_server/failing_blob_storage.h"
 
-#include "graph/hdf5_file.h"
-#include "services/common/check.h"
-#include "services/common/file_util.h"
-#include "services/partition_server/file_blob_store.h"
-#include "services/partition_server/local_partition_client.h"
-#include "services/partition_server/memory_blob_store.h"
-#include "tests/testing/blob_store_contract.h"
-
-namespace weft {
+namespace weft::testing {
 namespace {
 
-using testing::BlobStoreContractTest;
 using ::testing::HasSubstr;
-using testing::IsOk;
-using testing::StatusIs;
-using testing::TempDir;
 
-std::unique_ptr<FileBlobStore> OpenFileStore(const std::string& folder) {
-  // A name with every character that the file's name uses itself.
-  auto store = FileBlobStore::Open(folder + "/blobs", {"user", "a_b.t1"}, 0.1);
-  WEFT_CHECK(store.ok());
-  return *std::move(store);
-}
-
-}  // namespace
-
-namespace testing {
+constexpr int64_t kCapacity = int64_t{1} << 30;
 
 INSTANTIATE_TEST_SUITE_P(Memory, BlobStoreContractTest,
-                         ::testing::Values([](const std::string&) -> std::unique_ptr<BlobStore> {
-                           return std::make_unique<MemoryBlobStore>();
+                         ::testing::Values([](const std::string&) -> std::unique_ptr<BlobStorage> {
+                           return std::make_unique<MemoryBlobStorage>(kCapacity);
                          }));
-INSTANTIATE_TEST_SUITE_P(
-    File, BlobStoreContractTest,
-    ::testing::Values([](const std::string& folder) -> std::unique_ptr<BlobStore> {
-      return OpenFileStore(folder);
-    }));
 
-}  // namespace testing
+class BlobStoreFaultTest : public ::testing::Test {
+ protected:
+  BlobStoreFaultTest()
+      : store(*BlobStore::Open(std::make_unique<FailingBlobStorage>(
+                                   std::make_unique<MemoryBlobStorage>(kCapacity), faults),
+                               {.reserve_bytes = 0})) {}
 
-namespace {
+  static constexpr ShardName kName = {{{0, 0}, 7}, 0};
+  static constexpr ShardName kOther = {{{0, 1}, 7}, 0};
 
-EmbeddingPartition Table(float value) {
-  EmbeddingPartition table(3, 2);
-  for (float& x : table.embeddings.span()) x = value;
-  return table;
-}
+  const std::shared_ptr<Faults> faults = std::make_shared<Faults>();
+  const std::unique_ptr<BlobStore> store;
+};
 
-TEST(FileBlobStoreTest, AnotherProcessFindsTheBlobs) {
-  const TempDir dir;
-  ASSERT_THAT(OpenFileStore(dir.path())->Put({{1, 12}, 7}, Table(1)), IsOk());
-
-  EmbeddingPartition out(3, 2);
-  ASSERT_THAT(OpenFileStore(dir.path())->Get({{1, 12}, 7}, &out), IsOk());
-
-  EXPECT_EQ(out.embeddings.data()[0], 1);
-}
-
-TEST(FileBlobStoreTest, WhatWasLeftHalfWrittenIsRemoved) {
-  const TempDir dir;
-  OpenFileStore(dir.path());
-  const std::string left = dir.File("blobs/embeddings_user_0.t7.h5.tmp.123");
-  std::ofstream(left) << "half";
-
-  const auto store = OpenFileStore(dir.path());
-
-  EXPECT_FALSE(std::filesystem::exists(left));
-  EXPECT_THAT(store->Stat({{0, 0}, 7}), StatusIs(absl::StatusCode::kNotFound));
-}
-
-TEST(FileBlobStoreTest, ADamagedBlobIsDataLossAndNamed) {
-  const TempDir dir;
-  const auto store = OpenFileStore(dir.path());
-  ASSERT_THAT(store->Put({{0, 3}, 7}, Table(1)), IsOk());
-  std::filesystem::resize_file(dir.File("blobs/embeddings_user_3.t7.h5"), 100);
-
-  EmbeddingPartition out(3, 2);
-  EXPECT_THAT(store->Get({{0, 3}, 7}, &out),
-              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("partition 3 of entity type 0")));
-}
-
-TEST(FileBlobStoreTest, AFlippedBitIsDataLoss) {
-  const TempDir dir;
-  const std::string path = dir.File("blobs/embeddings_user_3.t7.h5");
-  const auto store = OpenFileStore(dir.path());
-  ASSERT_THAT(store->Put({{0, 3}, 7}, Table(1.5f)), IsOk());
-  std::string bytes = *ReadFile(path);
-  const float value = 1.5f;
-  const size_t at = bytes.find(std::string(reinterpret_cast<const char*>(&value), sizeof value));
-  ASSERT_NE(at, std::string::npos);
-  bytes[at] = static_cast<char>(bytes[at] ^ 1);
-  ASSERT_THAT(WriteFileAtomically(path, bytes), IsOk());
-
-  EmbeddingPartition out(3, 2);
-  EXPECT_THAT(store->Get({{0, 3}, 7}, &out),
-              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("checksum mismatch")));
-}
-
-TEST(FileBlobStoreTest, AFileThatVanishedIsNotFound) {
-  const TempDir dir;
-  const auto store = OpenFileStore(dir.path());
-  ASSERT_THAT(store->Put({{0, 3}, 7}, Table(1)), IsOk());
-  std::filesystem::remove(dir.File("blobs/embeddings_user_3.t7.h5"));
-
-  EXPECT_THAT(store->Stat({{0, 3}, 7}), StatusIs(absl::StatusCode::kNotFound));
-}
-
-TEST(FileBlobStoreTest, ALinkedFileOutlivesTheBlob) {
-  const TempDir dir;
-  const auto store = OpenFileStore(dir.path());
-  ASSERT_THAT(store->Put({{0, 0}, 7}, Table(1)), IsOk());
-  const std::string version = dir.File("embeddings_user_0.v1.h5");
-
-  ASSERT_THAT(store->LinkTo({{0, 0}, 7}, version), IsOk());
-  EXPECT_EQ(std::filesystem::hard_link_count(version), 2u);
-  ASSERT_THAT(store->Sweep(7, {}), IsOk());
-
-  const auto read = ReadEmbeddingsFile(version, 3, 2);
-  ASSERT_THAT(read, IsOk());
-  EXPECT_EQ(read->embeddings.data()[0], 1);
-}
-
-TEST(FileBlobStoreTest, ALinkReplacesWhatWasThere) {
-  const TempDir dir;
-  const auto store = OpenFileStore(dir.path());
-  ASSERT_THAT(store->Put({{0, 0}, 7}, Table(1)), IsOk());
-  ASSERT_THAT(store->Put({{0, 0}, 8}, Table(2)), IsOk());
-  const std::string version = dir.File("embeddings_user_0.v1.h5");
-  ASSERT_THAT(store->LinkTo({{0, 0}, 7}, version), IsOk());
-
-  ASSERT_THAT(store->LinkTo({{0, 0}, 8}, version), IsOk());
-  ASSERT_THAT(store->LinkTo({{0, 0}, 8}, version), IsOk());  // as after a crash
-
-  EXPECT_EQ(ReadEmbeddingsFile(version, 3, 2)->embeddings.data()[0], 2);
-  // No name of the work is left.
-  int files = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(dir.path())) {
-    files += entry.is_regular_file() ? 1 : 0;
+TEST_F(BlobStoreFaultTest, AFullDiskRefusesTheUploadAndNothingElse) {
+  for (absl::Status Faults::*fault : {&Faults::stage, &Faults::append, &Faults::seal}) {
+    (*faults).*fault = absl::ResourceExhaustedError("disk full");
+    EXPECT_THAT(Put(store.get(), kName, Content(1, 100)),
+                StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("disk full")));
+    (*faults).*fault = absl::OkStatus();
   }
-  EXPECT_EQ(files, 1);
+
+  EXPECT_THAT(store->write_status(), IsOk());
+  EXPECT_EQ(store->stats().uploads, 0);
+  EXPECT_THAT(Put(store.get(), kName, Content(1, 100)), IsOk());
 }
 
-TEST(FileBlobStoreTest, AnAdoptedFileIsABlobWithoutBeingCopied) {
-  const TempDir dir;
-  const auto store = OpenFileStore(dir.path());
-  const std::string file = dir.File("embeddings_user_0.v4.h5");
-  ASSERT_THAT(WriteEmbeddingsFile(file, Table(5), 0.1, {}), IsOk());
+TEST_F(BlobStoreFaultTest, AFailedWriteEndsWritingWithItsCause) {
+  ASSERT_THAT(Put(store.get(), kOther, Content(1, 100)), IsOk());
+  const auto begun = store->BeginUpload({{{0, 2}, 7}, 0}, InfoOf(Content(1, 100)));
+  ASSERT_THAT(begun, IsOk());
+  faults->append = absl::InternalError("EIO");
+  ASSERT_THAT(Put(store.get(), kName, Content(1, 100)),
+              StatusIs(absl::StatusCode::kInternal, HasSubstr("EIO")));
+  faults->append = absl::OkStatus();
 
-  ASSERT_THAT(store->Adopt(file, {{0, 0}, 9}), IsOk());
-
-  EXPECT_EQ(std::filesystem::hard_link_count(file), 2u);
-  EmbeddingPartition out(3, 2);
-  ASSERT_THAT(OpenFileStore(dir.path())->Get({{0, 0}, 9}, &out), IsOk());
-  EXPECT_EQ(out.embeddings.data()[0], 5);
+  const auto refused = StatusIs(absl::StatusCode::kInternal, HasSubstr("EIO"));
+  EXPECT_THAT(Put(store.get(), kName, Content(1, 100)), refused);
+  EXPECT_THAT(AppendAll(begun->get(), Content(1, 100)), refused);
+  EXPECT_THAT(store->Sweep(7, {}), refused);
+  EXPECT_THAT(store->write_status(), refused);
+  // What is there can be read.
+  EXPECT_THAT(Get(store.get(), kOther), IsOk());
 }
 
-TEST(FileBlobStoreTest, BlobsCarryTheMetadataOfTheirPass) {
-  const TempDir dir;
-  const auto store = OpenFileStore(dir.path());
-  CheckpointMetadata metadata;
-  metadata.epoch_idx = 3;
-  store->SetMetadata(metadata);
-  ASSERT_THAT(store->Put({{0, 0}, 7}, Table(1)), IsOk());
+TEST_F(BlobStoreFaultTest, AFailedPublishEndsWritingHoweverItFailed) {
+  faults->publish = absl::ResourceExhaustedError("disk full");
 
-  const auto file = Hdf5Reader::Open(dir.File("blobs/embeddings_user_0.t7.h5"));
-  ASSERT_THAT(file, IsOk());
-  EXPECT_EQ(file->IntAttribute("/", "iteration/epoch_idx").value_or(-1), 3);
+  EXPECT_THAT(Put(store.get(), kName, Content(1, 100)),
+              StatusIs(absl::StatusCode::kResourceExhausted));
+
+  EXPECT_THAT(store->write_status(), StatusIs(absl::StatusCode::kInternal, HasSubstr("disk full")));
+  EXPECT_THAT(store->Stat(kName), StatusIs(absl::StatusCode::kNotFound));
 }
 
-TEST(LocalPartitionClientTest, ReadsWhatItStored) {
-  MemoryBlobStore store;
-  LocalPartitionClient client(&store);
-  ASSERT_THAT(client.Store({{0, 0}, 7}, Table(1)), IsOk());
-  EmbeddingPartition out(3, 2);
+TEST_F(BlobStoreFaultTest, AFailedRemovalEndsWriting) {
+  ASSERT_THAT(Put(store.get(), kName, Content(1, 100)), IsOk());
+  faults->remove = absl::InternalError("EIO");
 
-  ASSERT_THAT(client.Read({{0, 0}, 7}, &out), IsOk());
+  EXPECT_THAT(store->Sweep(7, {}), StatusIs(absl::StatusCode::kInternal));
 
-  EXPECT_EQ(out.embeddings.data()[0], 1);
+  EXPECT_THAT(store->write_status(), StatusIs(absl::StatusCode::kInternal));
+}
+
+TEST_F(BlobStoreFaultTest, ADamagedBlobIsQuarantinedUntilItIsPutAnew) {
+  ASSERT_THAT(Put(store.get(), kName, Content(1, 100)), IsOk());
+  faults->flip_bits = true;
+
+  EXPECT_THAT(store->Verify(kName), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("segment 0")));
+  faults->flip_bits = false;
+  EXPECT_THAT(store->OpenReader(kName), StatusIs(absl::StatusCode::kDataLoss));
+  EXPECT_THAT(store->Stat(kName), StatusIs(absl::StatusCode::kDataLoss));
+  ASSERT_EQ(store->List().size(), 1u);
+  EXPECT_TRUE(store->List()[0].damaged);
+  EXPECT_EQ(store->stats().damaged, 1);
+
+  ASSERT_THAT(Put(store.get(), kName, Content(1, 100)), IsOk());
+  EXPECT_THAT(store->Verify(kName), IsOk());
+  EXPECT_EQ(store->stats().damaged, 0);
+}
+
+TEST_F(BlobStoreFaultTest, WhatTheStorageCallsDamagedIsQuarantined) {
+  ASSERT_THAT(Put(store.get(), kName, Content(1, 100)), IsOk());
+  faults->read = absl::DataLossError("bad block");
+
+  EXPECT_THAT(Get(store.get(), kName),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("bad block")));
+
+  EXPECT_THAT(store->Stat(kName), StatusIs(absl::StatusCode::kDataLoss));
+}
+
+TEST_F(BlobStoreFaultTest, AReadThatFailsOtherwiseDamagesNothing) {
+  ASSERT_THAT(Put(store.get(), kName, Content(1, 100)), IsOk());
+  faults->read = absl::InternalError("too many open files");
+
+  EXPECT_THAT(Get(store.get(), kName), StatusIs(absl::StatusCode::kInternal));
+
+  EXPECT_THAT(store->Stat(kName), IsOk());
+}
+
+TEST(MemoryBlobStorageTest, HoldsNoMoreThanItMayAndFreesWhatIsSwept) {
+  const auto store =
+      *BlobStore::Open(std::make_unique<MemoryBlobStorage>(1000), {.reserve_bytes = 100});
+  ASSERT_THAT(Put(store.get(), {{{0, 0}, 7}, 0}, Content(1, 600)), IsOk());
+  EXPECT_EQ(store->FreeBytes(), 300);
+
+  EXPECT_THAT(Put(store.get(), {{{0, 0}, 8}, 0}, Content(1, 301)),
+              StatusIs(absl::StatusCode::kResourceExhausted));
+  const auto announced = store->BeginUpload({{{0, 0}, 8}, 0}, InfoOf(Content(1, 200)));
+  ASSERT_THAT(announced, IsOk());
+  EXPECT_EQ(store->FreeBytes(), 100);
+
+  ASSERT_THAT(store->Sweep(8, {}), IsOk());
+  EXPECT_EQ(store->FreeBytes(), 900);
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::testing

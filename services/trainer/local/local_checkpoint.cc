@@ -26,7 +26,7 @@ bool HasShared(const SharedState& state) {
 
 }  // namespace
 
-LocalCheckpoint::LocalCheckpoint(Options options, CheckpointDir dir, FileBlobStore* blobs)
+LocalCheckpoint::LocalCheckpoint(Options options, CheckpointDir dir, PartitionFileStore* blobs)
     : options_(std::move(options)),
       dir_(std::move(dir)),
       blobs_(blobs),

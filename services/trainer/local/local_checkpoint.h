@@ -24,7 +24,7 @@
 #include "services/common/run_config.h"
 #include "services/lock_server/checkpoint_writer.h"
 #include "services/param_server/shared_state_store.h"
-#include "services/partition_server/file_blob_store.h"
+#include "services/partition_server/partition_file_store.h"
 #include "services/trainer/local/local_init_checkpoint.h"
 
 namespace weft {
@@ -41,7 +41,7 @@ class LocalCheckpoint : public CheckpointWriter, public SharedStateStore {
   };
 
   // `blobs` must outlive this object.
-  LocalCheckpoint(Options options, CheckpointDir dir, FileBlobStore* blobs);
+  LocalCheckpoint(Options options, CheckpointDir dir, PartitionFileStore* blobs);
 
   // Where the run stands when it is opened. `begun`: a bucket of the pass has been released.
   void Resume(const PassPosition& position, bool begun);
@@ -76,7 +76,7 @@ class LocalCheckpoint : public CheckpointWriter, public SharedStateStore {
 
   const Options options_;
   CheckpointDir dir_;
-  FileBlobStore* const blobs_;
+  PartitionFileStore* const blobs_;
   const int64_t num_buckets_;
   const std::string pbg_config_;
 

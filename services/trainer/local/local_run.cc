@@ -11,8 +11,7 @@
 #include "services/lock_server/file_run_store.h"
 #include "services/lock_server/local_lock_client.h"
 #include "services/param_server/local_param_client.h"
-#include "services/partition_server/file_blob_store.h"
-#include "services/partition_server/local_partition_client.h"
+#include "services/partition_server/partition_file_store.h"
 #include "services/trainer/local/local_checkpoint.h"
 #include "services/trainer/local/local_data.h"
 #include "services/trainer/local/local_folder_lock.h"
@@ -52,7 +51,7 @@ class LocalRunImpl : public LocalRun {
   const RunConfig& config() const override { return config_; }
   const std::vector<std::string>& notes() const override { return notes_; }
   LockClient& lock() override { return *lock_; }
-  PartitionClient& partitions() override { return *partitions_; }
+  PartitionClient& partitions() override { return *blobs_; }
   ParamClient& params() override { return *params_; }
   RunProgress progress() const override { return coordinator_->progress(); }
 
@@ -97,7 +96,8 @@ class LocalRunImpl : public LocalRun {
     notes_ = std::move(start.notes);
     std::vector<std::string> type_names;
     for (const EntityConfig& type : config_.entities) type_names.push_back(type.name);
-    WEFT_ASSIGN_OR_RETURN(blobs_, FileBlobStore::Open(StatePath("blobs"), type_names, config_.lr));
+    WEFT_ASSIGN_OR_RETURN(blobs_,
+                          PartitionFileStore::Open(StatePath("blobs"), type_names, config_.lr));
     checkpoint_ = std::make_unique<LocalCheckpoint>(
         LocalCheckpoint::Options{config_, start.state.run_id, data_.entity_counts, init_,
                                  options_.on_step},
@@ -116,7 +116,6 @@ class LocalRunImpl : public LocalRun {
     WEFT_RETURN_IF_ERROR(CleanUp());
     lock_ = std::make_unique<LocalLockClient>(coordinator_.get(), checkpoint_.get(),
                                               [this](const CompletePass& pass) { OnCommit(pass); });
-    partitions_ = std::make_unique<LocalPartitionClient>(blobs_.get());
     params_ = std::make_unique<LocalParamClient>(checkpoint_.get());
     return absl::OkStatus();
   }
@@ -157,7 +156,7 @@ class LocalRunImpl : public LocalRun {
     EmbeddingPartition partition(data_.entity_counts[type][static_cast<size_t>(key.partition)],
                                  config_.EntityDimension(key.entity_type));
     WEFT_RETURN_IF_ERROR(init_->ReadPartition(key, &partition));
-    return blobs_->Put({key, token}, partition);
+    return blobs_->Store({key, token}, partition);
   }
 
   // A current or committed version whose blob is gone: the committed one has a second name.
@@ -226,11 +225,10 @@ class LocalRunImpl : public LocalRun {
   // In the order of their construction: later ones use earlier ones.
   std::unique_ptr<LocalFolderLock> folder_lock_;
   std::unique_ptr<FileRunStore> store_;
-  std::unique_ptr<FileBlobStore> blobs_;
+  std::unique_ptr<PartitionFileStore> blobs_;
   std::unique_ptr<LocalCheckpoint> checkpoint_;
   std::unique_ptr<RunCoordinator> coordinator_;
   std::unique_ptr<LocalLockClient> lock_;
-  std::unique_ptr<LocalPartitionClient> partitions_;
   std::unique_ptr<LocalParamClient> params_;
 };
 

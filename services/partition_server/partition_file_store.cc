@@ -1,4 +1,4 @@
-#include "services/partition_server/file_blob_store.h"
+#include "services/partition_server/partition_file_store.h"
 
 #include <filesystem>
 #include <system_error>
@@ -9,6 +9,7 @@
 #include "absl/strings/strip.h"
 #include "services/common/file_util.h"
 #include "services/common/status_macros.h"
+#include "services/partition_server/blob_format.h"
 
 namespace weft {
 namespace {
@@ -16,7 +17,7 @@ namespace {
 constexpr absl::string_view kPrefix = "embeddings_";
 constexpr absl::string_view kSuffix = ".h5";
 
-// The blob that a file holds; false when it is no blob's name.
+// The version that a file holds; false when it is no version's name.
 bool ParseFileName(absl::string_view file, const std::vector<std::string>& type_names,
                    PartitionVersion* name) {
   if (!absl::ConsumePrefix(&file, kPrefix) || !absl::ConsumeSuffix(&file, kSuffix)) return false;
@@ -45,26 +46,27 @@ absl::Status Remove(const std::string& path) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<FileBlobStore>> FileBlobStore::Open(
+absl::StatusOr<std::unique_ptr<PartitionFileStore>> PartitionFileStore::Open(
     std::string folder, std::vector<std::string> type_names, double lr) {
   WEFT_RETURN_IF_ERROR(MakeDirectories(folder));
-  std::unique_ptr<FileBlobStore> store(
-      new FileBlobStore(std::move(folder), std::move(type_names), lr));
+  std::unique_ptr<PartitionFileStore> store(
+      new PartitionFileStore(std::move(folder), std::move(type_names), lr));
   WEFT_RETURN_IF_ERROR(store->Scan());
   return store;
 }
 
-FileBlobStore::FileBlobStore(std::string folder, std::vector<std::string> type_names, double lr)
+PartitionFileStore::PartitionFileStore(std::string folder, std::vector<std::string> type_names,
+                                       double lr)
     : folder_(std::move(folder)), type_names_(std::move(type_names)), lr_(lr) {}
 
-absl::Status FileBlobStore::Scan() {
+absl::Status PartitionFileStore::Scan() {
   std::error_code error;
   std::vector<std::string> foreign;
   MutexLock lock(&mu_);
   for (const auto& entry : std::filesystem::directory_iterator(folder_, error)) {
     PartitionVersion name;
     if (ParseFileName(entry.path().filename().string(), type_names_, &name)) {
-      blobs_.insert(name);
+      versions_.insert(name);
     } else {
       foreign.push_back(entry.path().string());
     }
@@ -74,17 +76,18 @@ absl::Status FileBlobStore::Scan() {
   return absl::OkStatus();
 }
 
-std::string FileBlobStore::PathOf(const PartitionVersion& name) const {
+std::string PartitionFileStore::PathOf(const PartitionVersion& name) const {
   return absl::StrCat(folder_, "/", kPrefix, type_names_[static_cast<size_t>(name.key.entity_type)],
                       "_", name.key.partition, ".t", name.token, kSuffix);
 }
 
-bool FileBlobStore::Has(const PartitionVersion& name) const {
+bool PartitionFileStore::Has(const PartitionVersion& name) const {
   MutexLock lock(&mu_);
-  return blobs_.contains(name);
+  return versions_.contains(name);
 }
 
-absl::Status FileBlobStore::Put(const PartitionVersion& name, const EmbeddingPartition& partition) {
+absl::Status PartitionFileStore::Store(const PartitionVersion& name,
+                                       const EmbeddingPartition& partition) {
   if (Has(name)) return CheckSameContent(name, partition);
   CheckpointMetadata metadata;
   {
@@ -92,66 +95,66 @@ absl::Status FileBlobStore::Put(const PartitionVersion& name, const EmbeddingPar
     metadata = metadata_;
   }
   WEFT_RETURN_IF_ERROR(
-      Annotate(WriteEmbeddingsFile(PathOf(name), partition, lr_, metadata), BlobName(name)));
+      Annotate(WriteEmbeddingsFile(PathOf(name), partition, lr_, metadata), ToString(name)));
   MutexLock lock(&mu_);
-  blobs_.insert(name);
+  versions_.insert(name);
   return absl::OkStatus();
 }
 
-absl::Status FileBlobStore::CheckSameContent(const PartitionVersion& name,
-                                             const EmbeddingPartition& partition) {
-  const BlobInfo info = {partition.count(), partition.dimension()};
-  WEFT_ASSIGN_OR_RETURN(const BlobInfo stored, Stat(name));
-  if (stored == info) {
-    EmbeddingPartition content(info.count, info.dimension);
-    WEFT_RETURN_IF_ERROR(Get(name, &content));
+absl::Status PartitionFileStore::CheckSameContent(const PartitionVersion& name,
+                                                  const EmbeddingPartition& partition) {
+  WEFT_ASSIGN_OR_RETURN(const EmbeddingsShape shape, Stat(name));
+  if (shape.count == partition.count() && shape.dimension == partition.dimension()) {
+    EmbeddingPartition content(shape.count, shape.dimension);
+    WEFT_RETURN_IF_ERROR(Read(name, &content));
     if (Checksum(content) == Checksum(partition)) return absl::OkStatus();
   }
-  return absl::AlreadyExistsError(absl::StrCat(BlobName(name), ": exists with another content"));
+  return absl::AlreadyExistsError(absl::StrCat(ToString(name), ": exists with another content"));
 }
 
-absl::Status FileBlobStore::Get(const PartitionVersion& name, EmbeddingPartition* out) {
-  if (!Has(name)) return absl::NotFoundError(absl::StrCat(BlobName(name), ": not here"));
-  return Annotate(ReadEmbeddingsFile(PathOf(name), out), BlobName(name));
+absl::Status PartitionFileStore::Read(const PartitionVersion& name, EmbeddingPartition* out) {
+  if (!Has(name)) return absl::NotFoundError(absl::StrCat(ToString(name), ": not here"));
+  return Annotate(ReadEmbeddingsFile(PathOf(name), out), ToString(name));
 }
 
-absl::StatusOr<BlobInfo> FileBlobStore::Stat(const PartitionVersion& name) {
-  if (!Has(name)) return absl::NotFoundError(absl::StrCat(BlobName(name), ": not here"));
+absl::StatusOr<EmbeddingsShape> PartitionFileStore::Stat(const PartitionVersion& name) {
+  if (!Has(name)) return absl::NotFoundError(absl::StrCat(ToString(name), ": not here"));
   const absl::StatusOr<EmbeddingsShape> shape = ReadEmbeddingsShape(PathOf(name));
-  if (!shape.ok()) return Annotate(shape.status(), BlobName(name));
-  return BlobInfo{shape->count, shape->dimension};
+  if (!shape.ok()) return Annotate(shape.status(), ToString(name));
+  return shape;
 }
 
-absl::Status FileBlobStore::Sweep(Token high_water, absl::Span<const PartitionVersion> keep) {
+absl::Status PartitionFileStore::Sweep(Token high_water, absl::Span<const PartitionVersion> keep) {
   const absl::flat_hash_set<PartitionVersion> kept(keep.begin(), keep.end());
   std::vector<PartitionVersion> garbage;
   {
     MutexLock lock(&mu_);
-    for (const PartitionVersion& name : blobs_) {
+    for (const PartitionVersion& name : versions_) {
       if (name.token <= high_water && !kept.contains(name)) garbage.push_back(name);
     }
-    for (const PartitionVersion& name : garbage) blobs_.erase(name);
+    for (const PartitionVersion& name : garbage) versions_.erase(name);
   }
   absl::Status status;
   for (const PartitionVersion& name : garbage) status.Update(Remove(PathOf(name)));
   return status;
 }
 
-void FileBlobStore::SetMetadata(CheckpointMetadata metadata) {
+void PartitionFileStore::SetMetadata(CheckpointMetadata metadata) {
   MutexLock lock(&mu_);
   metadata_ = std::move(metadata);
 }
 
-absl::Status FileBlobStore::Adopt(const std::string& path, const PartitionVersion& name) {
+absl::Status PartitionFileStore::Adopt(const std::string& path, const PartitionVersion& name) {
   WEFT_RETURN_IF_ERROR(LinkFile(path, PathOf(name)));
   WEFT_RETURN_IF_ERROR(SyncDirectory(folder_));
   MutexLock lock(&mu_);
-  blobs_.insert(name);
+  versions_.insert(name);
   return absl::OkStatus();
 }
 
-absl::Status FileBlobStore::LinkTo(const PartitionVersion& name, const std::string& path) const {
-  if (!Has(name)) return absl::NotFoundError(absl::StrCat(BlobName(name), ": not here"));
+absl::Status PartitionFileStore::LinkTo(const PartitionVersion& name,
+                                        const std::string& path) const {
+  if (!Has(name)) return absl::NotFoundError(absl::StrCat(ToString(name), ": not here"));
   return LinkFile(PathOf(name), path);
 }
 

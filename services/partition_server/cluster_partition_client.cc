@@ -1,0 +1,38 @@
+#include "services/partition_server/cluster_partition_client.h"
+
+#include <optional>
+#include <utility>
+
+#include "services/common/status_macros.h"
+
+namespace weft {
+
+absl::Status ClusterPartitionClient::Read(const PartitionVersion& version,
+                                          EmbeddingPartition* out) {
+  WEFT_ASSIGN_OR_RETURN(const VersionInfo where, places_->Find(version));
+  return transfer_->Read(where, out);
+}
+
+absl::Status ClusterPartitionClient::Store(const PartitionVersion& version,
+                                           const EmbeddingPartition& partition) {
+  const auto targets = [&]() -> absl::StatusOr<StoreTargets> {
+    WEFT_ASSIGN_OR_RETURN(PlaceDirectory::StorePlan plan, places_->PlanFor(version.token));
+    return StoreTargets{std::move(plan.servers), plan.replicas};
+  };
+  WEFT_ASSIGN_OR_RETURN(VersionInfo stored, transfer_->Store(version, partition, targets));
+  places_->SetStored(std::move(stored));
+  return absl::OkStatus();
+}
+
+FindServer FindServerIn(const PlaceDirectory* places) {
+  return [places](const Place& place) -> std::optional<ServerInfo> {
+    std::optional<ServerInfo> server = places->Server(place.store_id);
+    // What was there has ended with its process.
+    if (server.has_value() && place.incarnation != 0 && place.incarnation != server->incarnation) {
+      return std::nullopt;
+    }
+    return server;
+  };
+}
+
+}  // namespace weft

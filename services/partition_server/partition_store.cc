@@ -1,0 +1,97 @@
+#include "services/partition_server/partition_store.h"
+
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "services/common/status_macros.h"
+
+namespace weft {
+
+PartitionStore::PartitionStore(std::unique_ptr<StoreFolder> folder, std::unique_ptr<BlobStore> disk,
+                               std::unique_ptr<BlobStore> memory)
+    : folder_(std::move(folder)),
+      disk_(std::move(disk)),
+      memory_(std::move(memory)),
+      fence_(RunContext{folder_->run_id(), 0, 0, std::nullopt}) {}
+
+absl::Status PartitionStore::Registered(const RunContext& context) {
+  WEFT_RETURN_IF_ERROR(folder_->BindRun(context.run_id));
+  return fence_.Check(context);
+}
+
+absl::Status PartitionStore::Check(const RunContext& caller) {
+  if (caller.run_id.empty()) return absl::InvalidArgumentError("the call names no run");
+  if (folder_->run_id().empty()) {
+    return absl::UnavailableError("this partition server has not registered yet");
+  }
+  return fence_.Check(caller);
+}
+
+absl::StatusOr<std::unique_ptr<BlobUpload>> PartitionStore::BeginUpload(const ShardName& name,
+                                                                        const BlobInfo& info) {
+  if (memory_ != nullptr) {
+    const absl::StatusOr<BlobInfo> persisted = disk_->Stat(name);
+    if (persisted.ok() && *persisted != info) {
+      return absl::AlreadyExistsError(
+          absl::StrCat(ToString(name), ": exists with another content"));
+    }
+  }
+  return primary().BeginUpload(name, info);
+}
+
+absl::StatusOr<BlobReader> PartitionStore::OpenReader(const ShardName& name) {
+  absl::StatusOr<BlobReader> reader = primary().OpenReader(name);
+  if (reader.ok() || memory_ == nullptr) return reader;
+  absl::StatusOr<BlobReader> persisted = disk_->OpenReader(name);
+  return absl::IsNotFound(persisted.status()) ? std::move(reader) : std::move(persisted);
+}
+
+absl::StatusOr<BlobInfo> PartitionStore::Stat(const ShardName& name) {
+  WEFT_ASSIGN_OR_RETURN(const BlobReader reader, OpenReader(name));
+  return reader.info();
+}
+
+absl::StatusOr<BlobInfo> PartitionStore::Verify(const ShardName& name) {
+  absl::StatusOr<BlobInfo> info = primary().Verify(name);
+  if (info.ok() || memory_ == nullptr) return info;
+  absl::StatusOr<BlobInfo> persisted = disk_->Verify(name);
+  return absl::IsNotFound(persisted.status()) ? std::move(info) : std::move(persisted);
+}
+
+Place PartitionStore::PlaceOf(const ShardName& name) const {
+  const bool on_disk = memory_ == nullptr || disk_->Stat(name).ok();
+  return {store_id(), on_disk ? Incarnation{0} : incarnation()};
+}
+
+absl::Status PartitionStore::Persist(const ShardName& name) {
+  if (memory_ == nullptr) return disk_->Stat(name).status();
+  if (disk_->Stat(name).ok()) return absl::OkStatus();
+  WEFT_ASSIGN_OR_RETURN(const BlobReader reader, memory_->OpenReader(name));
+  return CopyBlob(reader, name, disk_.get());
+}
+
+std::vector<ShardName> PartitionStore::Passing() const {
+  std::vector<ShardName> names;
+  if (memory_ == nullptr) return names;
+  for (const BlobEntry& entry : memory_->List()) {
+    if (!entry.damaged && !disk_->Stat(entry.name).ok()) names.push_back(entry.name);
+  }
+  return names;
+}
+
+absl::StatusOr<SweepResult> PartitionStore::Sweep(const KeepList& list) {
+  WEFT_ASSIGN_OR_RETURN(SweepResult result, primary().Sweep(list.high_water, list.keep));
+  if (memory_ != nullptr) {
+    WEFT_RETURN_IF_ERROR(disk_->Sweep(list.high_water, list.keep).status());
+  }
+  return result;
+}
+
+absl::Status PartitionStore::write_status() const {
+  absl::Status status = disk_->write_status();
+  if (memory_ != nullptr) status.Update(memory_->write_status());
+  return status;
+}
+
+}  // namespace weft

@@ -1,0 +1,82 @@
+// PartitionTransfer moves partitions between memory and the partition servers of a cluster.
+//
+// A partition is cut in shards, which are spread over the stores that the lock server names, and
+// move at once, each over a stream of its own. A shard is read from the first of its places that
+// can give it, and stored at as many distinct stores as asked for. What is only unreachable is
+// asked again, with back-off, until patience is over; what all places say is final.
+//
+// Reads straight into the table and stores straight from it: memory beyond that is bounded by the
+// transport. Thread-safety: may be called from any thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "services/common/cluster_types.h"
+#include "services/common/embedding_partition.h"
+#include "services/common/retry.h"
+#include "services/partition_server/blob_transfer.h"
+
+namespace weft {
+
+// Where a version may be stored.
+struct StoreTargets {
+  std::vector<ServerInfo> servers;  // best first
+  int replicas = 1;                 // distinct stores for each shard
+};
+
+// Asked before every attempt: stores come and go while one waits. An error ends the attempt.
+using FindTargets = std::function<absl::StatusOr<StoreTargets>()>;
+// The server at a place; none when it is not known, or what was there has ended with its process.
+using FindServer = std::function<std::optional<ServerInfo>(const Place&)>;
+
+class PartitionTransfer {
+ public:
+  struct Options {
+    int64_t shard_bytes = 250'000'000;  // partition_shard_size
+    int streams = 4;                    // of one call, at once
+    RetryOptions retry;
+    // A place says that a shard is not there, or damaged: for whoever tells the lock server. On the
+    // threads that read; may be null.
+    std::function<void(const ShardName&, const Place&, const absl::Status&)> on_unreadable;
+  };
+
+  // All must outlive this object. `cancel`: ends waits.
+  PartitionTransfer(BlobTransfer* blobs, FindServer find_server, CancelFlag* cancel,
+                    const Options& options)
+      : blobs_(blobs), find_server_(std::move(find_server)), cancel_(cancel), options_(options) {}
+
+  // Errors: NotFound, DataLoss (all places of a shard say so: report it), FailedPrecondition
+  // (another shape); Unavailable, naming role, address and cause, when patience is over.
+  absl::Status Read(const VersionInfo& version, EmbeddingPartition* out) const;
+  // Gives where it lies then. `partition` is not written by anybody meanwhile.
+  // Errors: AlreadyExists, Aborted; Unavailable or ResourceExhausted when no store has taken a
+  // shard until patience was over.
+  absl::StatusOr<VersionInfo> Store(const PartitionVersion& version,
+                                    const EmbeddingPartition& partition,
+                                    const FindTargets& find_targets) const;
+
+ private:
+  // Calls `move` for every shard, several at once; gives the first error.
+  absl::Status ForEachShard(std::vector<ShardInfo>* shards,
+                            const std::function<absl::Status(ShardInfo*)>& move) const;
+  // Repeats `attempt` while it fails for a while.
+  absl::Status UntilPatienceIsOver(const std::function<absl::Status()>& attempt) const;
+
+  absl::Status ReadShard(const PartitionVersion& version, const ShardInfo& shard,
+                         EmbeddingPartition* out) const;
+  absl::Status StoreShard(const PartitionVersion& version, const EmbeddingPartition& partition,
+                          const FindTargets& find_targets, ShardInfo* shard) const;
+
+  BlobTransfer* const blobs_;
+  const FindServer find_server_;
+  CancelFlag* const cancel_;
+  const Options options_;
+};
+
+}  // namespace weft

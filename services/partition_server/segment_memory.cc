@@ -1,0 +1,66 @@
+#include "services/partition_server/segment_memory.h"
+
+#include <sys/mman.h>
+
+#include <cstdint>
+#include <new>
+
+#include "services/common/check.h"
+
+namespace weft {
+namespace {
+
+constexpr size_t kHugePage = size_t{2} << 20;
+constexpr size_t kPiece = 2 * kHugePage;
+constexpr size_t kMapped = kHugePage;  // what is smaller is the heap's
+constexpr size_t kMaxKept = 16;
+
+char* MapPiece() {
+  void* const mapped = mmap(nullptr, kPiece + kHugePage, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapped == MAP_FAILED) return nullptr;
+  // Begins at a huge page; what is before and behind goes back.
+  char* const begin = static_cast<char*>(mapped);
+  const size_t before = (kHugePage - reinterpret_cast<uintptr_t>(begin) % kHugePage) % kHugePage;
+  if (before > 0) munmap(begin, before);
+  if (before < kHugePage) munmap(begin + before + kPiece, kHugePage - before);
+  madvise(begin + before, kPiece, MADV_HUGEPAGE);
+  return begin + before;
+}
+
+}  // namespace
+
+SegmentMemory::~SegmentMemory() {
+  for (char* const piece : kept_) munmap(piece, kPiece);
+}
+
+char* SegmentMemory::Allocate(size_t bytes) {
+  WEFT_CHECK(bytes <= kPiece);
+  if (bytes < kMapped) return new (std::nothrow) char[bytes];
+  {
+    MutexLock lock(&mu_);
+    if (!kept_.empty()) {
+      char* const piece = kept_.back();
+      kept_.pop_back();
+      return piece;
+    }
+  }
+  return MapPiece();
+}
+
+void SegmentMemory::Free(char* memory, size_t bytes) {
+  if (bytes < kMapped) {
+    delete[] memory;
+    return;
+  }
+  {
+    MutexLock lock(&mu_);
+    if (kept_.size() < kMaxKept) {
+      kept_.push_back(memory);
+      return;
+    }
+  }
+  munmap(memory, kPiece);
+}
+
+}  // namespace weft
