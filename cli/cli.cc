@@ -1,7 +1,12 @@
+#include <fcntl.h>
+
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
 #include <exception>
 #include <iostream>
 #include <string>
@@ -87,15 +92,36 @@ int Run(int argc, char** argv) {
   return action();
 }
 
-}  // namespace
+// A data file that was given the number of a closed standard stream would get what is printed.
+// Standard input becomes one that cannot be read, not an empty one.
+void OpenClosedStreams() {
+  for (int fd = 0; fd <= 2; ++fd) {
+    if (fcntl(fd, F_GETFD) < 0) open("/dev/null", O_WRONLY);  // the lowest free number
+  }
+}
 
-int Main(int argc, char** argv) {
+int RunGuarded(int argc, char** argv) {
   try {
     return Run(argc, argv);
   } catch (const std::exception& error) {  // of a library, or out of memory
     std::cerr << "weft: " << error.what() << "\n";
     return 1;
   }
+}
+
+}  // namespace
+
+int Main(int argc, char** argv) {
+  OpenClosedStreams();
+  std::signal(SIGXFSZ, SIG_IGN);  // a file beyond the limit of its size is an error as any other
+  const int code = RunGuarded(argc, argv);
+  errno = 0;
+  if (!std::cout.flush() && code == 0) {
+    std::cerr << "weft: cannot write to standard output"
+              << (errno != 0 ? absl::StrCat(": ", std::strerror(errno)) : "") << "\n";
+    return 1;
+  }
+  return code;
 }
 
 int Fail(std::string_view command, const absl::Status& status, bool usage) {

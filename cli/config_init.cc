@@ -17,8 +17,9 @@
 #include "cli/config_proposal.h"
 #include "cli/data_sketch.h"
 #include "cli/progress.h"
+#include "cli/report_file.h"
+#include "cli/shell_word.h"
 #include "graph/import/byte_source.h"
-#include "services/common/file_util.h"
 #include "services/common/status_macros.h"
 
 namespace weft::cli {
@@ -126,10 +127,10 @@ absl::Status Init(const InitOptions& options) {
     std::cout << proposal.json;
     return absl::OkStatus();
   }
-  WEFT_RETURN_IF_ERROR(WriteFileAtomically(options.out, proposal.json));
+  WEFT_RETURN_IF_ERROR(WriteReport(options.out, proposal.json));
   said << "Written to " << options.out << ". What comes next:\n"
-       << "  weft import " << options.out << " " << options.data << " " << ImportArguments(*sketch)
-       << "\n  weft train " << options.out << "\n";
+       << "  weft import " << ShellWord(options.out) << " " << ShellWord(options.data) << " "
+       << ImportArguments(*sketch) << "\n  weft train " << ShellWord(options.out) << "\n";
   return absl::OkStatus();
 }
 

@@ -202,7 +202,7 @@ std::string ImportArguments(const DataSketch& sketch) {
   if (sketch.weight_column >= 0)
     absl::StrAppend(&arguments, " --weight-col ", sketch.weight_column);
   if (sketch.quoted) absl::StrAppend(&arguments, " --format csv");
-  if (!sketch.quoted && sketch.delimiter != '\t') {
+  if (sketch.delimiter != (sketch.quoted ? ',' : '\t')) {
     absl::StrAppend(&arguments, " --delimiter '", std::string(1, sketch.delimiter), "'");
   }
   if (sketch.has_header) absl::StrAppend(&arguments, " --skip-header");

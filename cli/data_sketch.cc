@@ -63,10 +63,14 @@ struct Division {
   size_t lines = 0;  // that have so many
 };
 
+// Whether fields between these may be in quotes: what spreadsheets write, in either half of the
+// world.
+bool MayBeQuoted(char delimiter) { return delimiter == ',' || delimiter == ';'; }
+
 Division Divide(const std::vector<absl::string_view>& lines, char delimiter) {
   std::map<int, size_t> counts;
   for (const absl::string_view line : lines) {
-    const size_t fields = SplitLine(line, delimiter, delimiter == ',').size();
+    const size_t fields = SplitLine(line, delimiter, MayBeQuoted(delimiter)).size();
     ++counts[static_cast<int>(std::min<size_t>(fields, kMaxColumns + 1))];
   }
   Division best{delimiter};
@@ -162,7 +166,7 @@ class Sketcher {
                        lines.front().substr(0, 80)));
     }
     sketch_.delimiter = best.delimiter;
-    sketch_.quoted = best.delimiter == ',';
+    sketch_.quoted = MayBeQuoted(best.delimiter);
     sketch_.num_columns = best.columns;
     for (const absl::string_view line : lines) {
       Row row = SplitLine(line, best.delimiter, sketch_.quoted);

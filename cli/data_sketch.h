@@ -17,7 +17,7 @@ struct DataSketch {
   static constexpr int kNoColumn = -1;
 
   char delimiter = '\t';
-  bool quoted = false;  // comma-separated values with quotes, as spreadsheets write them
+  bool quoted = false;  // fields may be in quotes, as spreadsheets write them
   int num_columns = 0;
   bool has_header = false;
   int lhs_column = 0;

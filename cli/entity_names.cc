@@ -113,14 +113,17 @@ absl::StatusOr<std::vector<std::string>> ClosestNames(absl::Span<EntityNames> ty
   return nearest.Take();
 }
 
+std::string ClosestText(const std::vector<std::string>& closest) {
+  return closest.empty() ? "" : absl::StrCat("; the closest are: ", absl::StrJoin(closest, ", "));
+}
+
 absl::StatusOr<EntityPosition> FindEntity(EntityNames& names, const std::string& name) {
   WEFT_ASSIGN_OR_RETURN(const std::optional<EntityPosition> position, names.Find(name));
   if (position.has_value()) return *position;
   WEFT_ASSIGN_OR_RETURN(const std::vector<std::string> closest,
                         ClosestNames(absl::MakeSpan(&names, 1), name, 5));
-  return absl::NotFoundError(absl::StrCat(
-      "there is no ", names.type_name(), " \"", name, "\"",
-      closest.empty() ? "" : absl::StrCat("; the closest are: ", absl::StrJoin(closest, ", "))));
+  return absl::NotFoundError(
+      absl::StrCat("there is no ", names.type_name(), " \"", name, "\"", ClosestText(closest)));
 }
 
 }  // namespace weft::cli

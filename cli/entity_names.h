@@ -43,6 +43,9 @@ class EntityNames {
 absl::StatusOr<std::vector<std::string>> ClosestNames(absl::Span<EntityNames> types,
                                                       const std::string& name, int count);
 
+// "; the closest are: a, b", or nothing when there are none.
+std::string ClosestText(const std::vector<std::string>& closest);
+
 // Find, or NotFound with the closest names.
 absl::StatusOr<EntityPosition> FindEntity(EntityNames& names, const std::string& name);
 

@@ -23,7 +23,7 @@
 #include "cli/eval_report.h"
 #include "cli/progress.h"
 #include "cli/reference_hook.h"
-#include "services/common/file_util.h"
+#include "cli/report_file.h"
 #include "services/common/status_macros.h"
 #include "services/trainer/edge_filter.h"
 #include "services/trainer/ranking.h"
@@ -219,7 +219,7 @@ int Eval(const EvalFlags& flags) {
   if (!report.ok()) return Fail("eval", report.status());
   std::cout << FormatEvaluation(*report);
   if (!flags.json.empty()) {
-    const absl::Status written = WriteFileAtomically(flags.json, EvaluationToJson(*report));
+    const absl::Status written = WriteReport(flags.json, EvaluationToJson(*report));
     if (!written.ok()) return Fail("eval", written);
   }
   return 0;
@@ -251,8 +251,7 @@ void AddEvalCommand(CLI::App& app, Action* action) {
   command->add_flag("--by-relation", flags->by_relation, "Add a line for each relation");
   command->add_option("--threads", flags->threads, "0: as the configuration says")
       ->check(CLI::Range(0, 4096));
-  command->add_option("--json", flags->json, "Write the figures to this file, too")
-      ->type_name("FILE");
+  AddReportOption(*command, &flags->json, "Write the figures to this file, too");
   command->footer(
       "Example:\n"
       "  weft eval run.json --edges data/test --filter data/train --filter data/valid\n");

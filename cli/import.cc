@@ -17,9 +17,9 @@
 #include "cli/commands.h"
 #include "cli/progress.h"
 #include "cli/reference_hook.h"
+#include "cli/report_file.h"
 #include "graph/import/bad_line_log.h"
 #include "graph/import/importer.h"
-#include "services/common/file_util.h"
 #include "services/common/run_config.h"
 
 namespace weft::cli {
@@ -218,7 +218,7 @@ int RunImport(const Flags& flags) {
   PrintReport(*report, config->config, seconds.count());
   if (flags.json.empty()) return 0;
   const absl::Status written =
-      WriteFileAtomically(flags.json, ReportToJson(*report, config->config, seconds.count()));
+      WriteReport(flags.json, ReportToJson(*report, config->config, seconds.count()));
   return written.ok() ? 0 : Fail("import", written);
 }
 
@@ -306,8 +306,7 @@ void AddImportCommand(CLI::App& app, Action* action) {
       ->type_name("KEY=VALUE")
       ->expected(1)
       ->take_all();
-  command->add_option("--json", flags->json, "Write what was done as JSON to this file")
-      ->type_name("FILE");
+  AddReportOption(*command, &flags->json, "Write what was done as JSON to this file");
   command->footer(
       "Example:\n"
       "  weft import run.json train.tsv valid.tsv.gz --lhs-col 0 --rel-col 1 --rhs-col 2\n");

@@ -19,7 +19,7 @@
 #include "cli/commands.h"
 #include "cli/entity_names.h"
 #include "cli/progress.h"
-#include "services/common/file_util.h"
+#include "cli/report_file.h"
 #include "services/common/status_macros.h"
 #include "services/trainer/fused/row_transform.h"
 #include "services/trainer/model/model_parameters.h"
@@ -67,8 +67,8 @@ absl::StatusOr<Found> FindInTypes(const Checkpoint& checkpoint, const NeighborsO
   }
   WEFT_ASSIGN_OR_RETURN(const std::vector<std::string> closest,
                         ClosestNames(absl::MakeSpan(names), options.entity, 5));
-  return absl::NotFoundError(absl::StrCat("there is no entity \"", options.entity,
-                                          "\"; the closest are: ", absl::StrJoin(closest, ", ")));
+  return absl::NotFoundError(
+      absl::StrCat("there is no entity \"", options.entity, "\"", ClosestText(closest)));
 }
 
 // The model without relations: entities of `type` compared with each other. The cosine is taken of
@@ -89,8 +89,9 @@ void NormalizeRows(int64_t rows, int64_t dimension, bool has_bias, float* vector
     if (has_bias) row[0] = 0;
     double square = 0;
     for (int64_t k = 0; k < dimension; ++k) square += double{row[k]} * double{row[k]};
-    const auto scale = static_cast<float>(square > 0 ? 1 / std::sqrt(square) : 0);
-    for (int64_t k = 0; k < dimension; ++k) row[k] *= scale;
+    // In double: of a vector of denormal numbers, the factor is no float.
+    const double scale = square > 0 ? 1 / std::sqrt(square) : 0;
+    for (int64_t k = 0; k < dimension; ++k) row[k] = static_cast<float>(row[k] * scale);
   }
 }
 
@@ -137,7 +138,7 @@ absl::Status PrintNeighbors(const Checkpoint& checkpoint, const NeighborsOptions
     json["neighbors"].push_back({{"entity", name}, {"score", neighbors[i].score}});
   }
   if (options.json_path.empty()) return absl::OkStatus();
-  return WriteFileAtomically(options.json_path, json.dump(2) + "\n");
+  return WriteReport(options.json_path, json.dump(2) + "\n");
 }
 
 absl::Status Run(const Checkpoint& checkpoint, const NeighborsOptions& options,
@@ -183,8 +184,7 @@ void AddNeighborsCommand(CLI::App& app, Action* action) {
                    "cos, or trained: the model's comparator. By a trained dot product, entities "
                    "with long vectors (the frequent ones) are near to everything.")
       ->check(CLI::IsMember({"cos", "trained"}));
-  command->add_option("--json", options->json_path, "Write the result to this file, too")
-      ->type_name("FILE");
+  AddReportOption(*command, &options->json_path, "Write the result to this file, too");
   command->footer(
       "Example:\n"
       "  weft neighbors model --entity dog.n.01 -k 5\n");

@@ -17,7 +17,7 @@
 #include "cli/commands.h"
 #include "cli/entity_names.h"
 #include "cli/progress.h"
-#include "services/common/file_util.h"
+#include "cli/report_file.h"
 #include "services/common/nearest_key.h"
 #include "services/common/status_macros.h"
 #include "services/trainer/fused/row_transform.h"
@@ -74,7 +74,7 @@ class Scorer {
       WEFT_RETURN_IF_ERROR(Complete(position(Side::kLhs).has_value() ? Side::kRhs : Side::kLhs));
     }
     if (options_.json_path.empty()) return absl::OkStatus();
-    return WriteFileAtomically(options_.json_path, json_.dump(2) + "\n");
+    return WriteReport(options_.json_path, json_.dump(2) + "\n");
   }
 
  private:
@@ -199,8 +199,7 @@ void AddScoreCommand(CLI::App& app, Action* action) {
   command->add_option("-k", options->count, "How many completions to list")
       ->check(CLI::Range(1, 1'000'000))
       ->type_name("N");
-  command->add_option("--json", options->json_path, "Write the result to this file, too")
-      ->type_name("FILE");
+  AddReportOption(*command, &options->json_path, "Write the result to this file, too");
   command->footer(
       "Example:\n"
       "  weft score model --lhs dog.n.01 --rel hypernym -k 5\n");

@@ -17,9 +17,9 @@
 #include "cli/commands.h"
 #include "cli/progress.h"
 #include "cli/reference_hook.h"
+#include "cli/report_file.h"
 #include "cli/train_report.h"
 #include "services/common/available_memory.h"
-#include "services/common/file_util.h"
 #include "services/common/logging.h"
 #include "services/common/mutex.h"
 #include "services/common/run_config.h"
@@ -187,7 +187,7 @@ class TrainCommand {
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (display != nullptr) std::cout << LastLines(report, flags_.config) << std::flush;
     if (!flags_.json.empty()) {
-      WEFT_RETURN_IF_ERROR(WriteFileAtomically(flags_.json, ReportToJson(report)));
+      WEFT_RETURN_IF_ERROR(WriteReport(flags_.json, ReportToJson(report)));
     }
     stopped_ = report.summary.stopped;
     return absl::OkStatus();
@@ -210,8 +210,8 @@ class TrainCommand {
   }
 
   static void Announce(const RunConfig& config, const RunProgress& at) {
-    std::cout << (at.position.pass > 0 || at.buckets_done > 0 ? "going on in epoch "
-                                                              : "starting with epoch ")
+    std::cout << (at.position.pass > 0 || at.edges_done > 0 ? "going on in epoch "
+                                                            : "starting with epoch ")
               << at.position.epoch + 1 << "/" << at.num_epochs << ": "
               << FormatCount(at.epoch_edges) << " edges an epoch, " << FormatCount(at.buckets)
               << (at.buckets == 1 ? " bucket" : " buckets") << ", " << config.NumThreads()
@@ -260,8 +260,7 @@ void AddTrainCommand(CLI::App& app, Action* action) {
       ->type_name("N")
       ->check(CLI::Range(1, 1024))
       ->default_str("");
-  command->add_option("--json", flags->json, "Write what was done as JSON to this file")
-      ->type_name("FILE");
+  AddReportOption(*command, &flags->json, "Write what was done as JSON to this file");
   command->footer(
       "Example:\n"
       "  weft train run.json --set num_epochs=30 --json stats.json\n");

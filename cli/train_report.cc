@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cli/progress.h"
+#include "cli/shell_word.h"
 
 namespace weft::cli {
 namespace {
@@ -97,7 +98,7 @@ std::string LastLines(const TrainReport& report, const std::string& config_path)
       absl::StrAppend(&text, ", and ", FormatCount(progress.buckets_done), " of ",
                       FormatCount(progress.buckets), " buckets of the next");
     }
-    absl::StrAppend(&text, "\n`weft train ", config_path, "` goes on from there\n");
+    absl::StrAppend(&text, "\n`weft train ", ShellWord(config_path), "` goes on from there\n");
     return text;
   }
   if (progress.stopped_early) {

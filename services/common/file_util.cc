@@ -58,6 +58,10 @@ absl::Status ErrnoStatus(int error, std::string_view what) {
     case EPERM:
     case EROFS:
       return absl::PermissionDeniedError(message);
+    case EISDIR:
+    case ELOOP:
+    case ENAMETOOLONG:
+      return absl::InvalidArgumentError(message);
     default:
       return absl::InternalError(message);
   }
@@ -98,7 +102,9 @@ absl::Status WriteFileAtomically(const std::string& path, std::string_view conte
       return status;
     }
   }
-  return RenameDurably(aside, path);
+  absl::Status renamed = RenameDurably(aside, path);
+  if (!renamed.ok()) unlink(aside.c_str());
+  return renamed;
 }
 
 absl::Status SyncFile(const std::string& path) { return SyncPath(path, O_RDONLY); }

@@ -177,7 +177,9 @@ TEST(ImportArgumentsTest, NameTheColumnsAndTheFormat) {
             "--lhs-col 0 --rel-col 1 --rhs-col 2 --weight-col 3 --delimiter '|' --skip-header");
   sketch.delimiter = ',';
   sketch.quoted = true;
-  EXPECT_THAT(ImportArguments(sketch), HasSubstr("--format csv"));
+  EXPECT_THAT(ImportArguments(sketch), HasSubstr("--format csv --skip-header"));
+  sketch.delimiter = ';';
+  EXPECT_THAT(ImportArguments(sketch), HasSubstr("--format csv --delimiter ';' --skip-header"));
 }
 
 }  // namespace

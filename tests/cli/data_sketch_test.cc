@@ -80,6 +80,14 @@ TEST(DataSketchTest, QuotedFieldsMayHoldCommas) {
   EXPECT_EQ(sketch.num_columns, 3);
 }
 
+TEST(DataSketchTest, QuotedFieldsMayBeSeparatedBySemicolons) {
+  const DataSketch sketch = Sketch("\"a; the first\";\"r\";\"b\"\nb;r;c\nb;r;d\n");
+
+  EXPECT_EQ(sketch.delimiter, ';');
+  EXPECT_TRUE(sketch.quoted);
+  EXPECT_THAT(sketch.relations, ElementsAre("r"));
+}
+
 TEST(DataSketchTest, DecimalsInTheLastColumnAreWeights) {
   const DataSketch sketch = Sketch("1\t2\t0.5\n2\t3\t1.9\n3\t1\t0.25\n");
 

@@ -69,6 +69,38 @@ TEST_F(ImportCommandTest, SaysWhatItDid) {
   EXPECT_TRUE(Exists("data/weft_manifest.json"));
 }
 
+TEST_F(ImportCommandTest, AReportThatCannotBeWrittenIsRefusedBeforeTheImport) {
+  for (const char* path : {"nowhere/report.json", ".", "train.tsv/report.json", ""}) {
+    SCOPED_TRACE(path);
+    const ProgramResult result = ImportBoth({"--json", path});
+
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_THAT(result.err, HasSubstr("weft import: --json: "));
+    EXPECT_FALSE(Exists("data"));
+  }
+}
+
+TEST_F(ImportCommandTest, AReportFollowsALinkAndKeepsIt) {
+  std::filesystem::create_directory(folder_.File("reports"));
+  std::filesystem::create_symlink("reports/import.json", folder_.File("report.json"));
+
+  ASSERT_EQ(ImportBoth({"--json", "report.json"}).exit_code, 0);
+
+  EXPECT_TRUE(std::filesystem::is_symlink(folder_.File("report.json")));
+  std::ifstream file(folder_.File("reports/import.json"));
+  EXPECT_EQ(nlohmann::json::parse(file)["edges"], 3);
+}
+
+TEST_F(ImportCommandTest, AReportToADeviceOrStandardOutputReplacesNoFile) {
+  // What is printed goes into a file, as with `weft import ... > out`.
+  const ProgramResult result = ImportBoth({"--json", "/dev/stdout"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("imported 3 edges"), HasSubstr("\"edges\": 3")));
+
+  ASSERT_EQ(ImportBoth({"--json", "/dev/null"}).exit_code, 0);
+  EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
+}
+
 TEST_F(ImportCommandTest, ASecondRunHasNothingToDo) {
   ASSERT_EQ(ImportBoth().exit_code, 0);
 

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+
 #include "tests/testing/run_program.h"
 
 namespace weft {
@@ -11,6 +13,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 using testing::ProgramResult;
+using testing::RunProgram;
 using testing::RunWeft;
 
 TEST(WeftTest, VersionIsOneLineOnStandardOutput) {
@@ -64,6 +67,31 @@ TEST(WeftTest, AnUnknownFlagIsAMistake) {
 
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(result.err, HasSubstr("--frobnicate"));
+}
+
+ProgramResult RunInShell(const std::string& command, const std::string& folder = "") {
+  return RunProgram({"/bin/sh", "-c", command, testing::WeftPath()}, {.folder = folder});
+}
+
+TEST(WeftTest, WhatCannotBePrintedIsAFailure) {
+  const ProgramResult result = RunInShell("\"$0\" --help > /dev/full");
+
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("weft: cannot write to standard output"));
+}
+
+TEST(WeftTest, AClosedStandardInputIsNotAnEmptyOne) {
+  const ProgramResult result = RunInShell("\"$0\" config init - <&-");
+
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("standard input"));
+}
+
+TEST(WeftTest, AFolderIsNoConfiguration) {
+  const ProgramResult result = RunWeft({"config", "check", "/"});
+
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("Is a directory"));
 }
 
 }  // namespace

@@ -171,6 +171,24 @@ TEST_F(NeighborsTest, AVectorOfZerosHasCosineZero) {
   EXPECT_THAT(result.out, HasSubstr("0.0000"));
 }
 
+TEST_F(NeighborsTest, VectorsOfDenormalNumbersHaveADirectionToo) {
+  SmallCheckpoint checkpoint =
+      MakeSmallCheckpoint(folder_.path(), Config(R"(, "global_emb": false)"));
+  const Ranked before = Neighbors(checkpoint, {"--entity", "user 0.0"});
+  for (EmbeddingPartition& table : checkpoint.tables[0]) {
+    for (float& x : table.embeddings.span()) x *= 1e-40f;
+  }
+  ASSERT_THAT(checkpoint.Rewrite(), IsOk());
+
+  const Ranked after = Neighbors(checkpoint, {"--entity", "user 0.0"});
+
+  ASSERT_EQ(after.size(), before.size());
+  for (size_t i = 0; i < after.size(); ++i) {
+    EXPECT_EQ(after[i].first, before[i].first);
+    EXPECT_NEAR(after[i].second, before[i].second, 1e-3);
+  }
+}
+
 TEST_F(NeighborsTest, ACheckpointThatDivergedIsRefused) {
   SmallCheckpoint checkpoint = MakeSmallCheckpoint(folder_.path(), Config());
   for (float& x : checkpoint.tables[0][2].embeddings.span()) x = NAN;
