@@ -15,6 +15,9 @@ struct CheckpointMetadata {
   std::string edge_path;
   int64_t num_edge_chunks = 0;
   int64_t edge_chunk_idx = 0;
+  // Weft's own: EntitiesDigest (graph/dataset_manifest.h) of the data that were trained on; 0: not
+  // known. In model files.
+  uint64_t entities_digest = 0;
 };
 
 }  // namespace weft

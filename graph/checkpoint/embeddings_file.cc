@@ -9,6 +9,7 @@
 #include "graph/checkpoint/hdf5_parts.h"
 #include "graph/checkpoint/optimizer_pickle.h"
 #include "graph/hdf5_file.h"
+#include "services/common/finite.h"
 #include "services/common/status_macros.h"
 
 namespace weft {
@@ -34,7 +35,8 @@ absl::Status ReadVectors(const EmbeddingsReader& reader, const std::string& path
                      reader.dimension(), ", but ", embeddings->rows(), " of dimension ",
                      embeddings->cols(), " are wanted; were entities or dimension changed?"));
   }
-  return reader.Read(0, embeddings->span());
+  WEFT_RETURN_IF_ERROR(reader.Read(0, embeddings->span()));
+  return CheckFiniteRows(path, 0, embeddings->cols(), embeddings->span());
 }
 
 absl::Status ReadSums(const Hdf5Reader& file, FloatBlock* sums) {
@@ -54,6 +56,14 @@ absl::Status ReadSums(const Hdf5Reader& file, FloatBlock* sums) {
 }
 
 }  // namespace
+
+absl::Status CheckFiniteRows(const std::string& path, int64_t begin, int64_t dimension,
+                             std::span<const float> rows) {
+  const size_t bad = FirstNotFinite(rows);
+  if (bad == rows.size()) return absl::OkStatus();
+  const int64_t row = begin + static_cast<int64_t>(bad) / dimension;
+  return NotFiniteError(absl::StrCat(path, ": row ", row), rows[bad]);
+}
 
 absl::Status WriteEmbeddingsFile(const std::string& path, const EmbeddingPartition& partition,
                                  double lr, const CheckpointMetadata& metadata) {

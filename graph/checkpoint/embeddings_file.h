@@ -27,8 +27,8 @@ absl::Status WriteEmbeddingsFile(const std::string& path, const EmbeddingPartiti
 
 // Fills `partition`, which has the count and dimension that are wanted. No optimizer state in the
 // file: sums 0.
-// Errors: NotFound, DataLoss (damaged; names file and data set), FailedPrecondition (another shape
-// than wanted; names both).
+// Errors: NotFound, DataLoss (damaged, or a number is not finite; names file and data set or row),
+// FailedPrecondition (another shape than wanted; names both).
 absl::Status ReadEmbeddingsFile(const std::string& path, EmbeddingPartition* partition);
 // The same into a new partition of `count` x `dimension`.
 absl::StatusOr<EmbeddingPartition> ReadEmbeddingsFile(const std::string& path, int64_t count,
@@ -39,6 +39,11 @@ struct EmbeddingsShape {
   int64_t dimension = 0;
 };
 absl::StatusOr<EmbeddingsShape> ReadEmbeddingsShape(const std::string& path);
+
+// Errors: DataLoss, naming the row, when one of these rows of the file, the first of which is
+// row `begin`, is not finite.
+absl::Status CheckFiniteRows(const std::string& path, int64_t begin, int64_t dimension,
+                             std::span<const float> rows);
 
 // The vectors alone, piece by piece. Thread-safety: none.
 class EmbeddingsReader {

@@ -40,10 +40,19 @@ absl::Status WriteMetadata(const CheckpointMetadata& metadata, Hdf5Writer* file)
   return file->StringAttribute("/", "iteration/edge_path", metadata.edge_path);
 }
 
+absl::Status NotFiniteError(absl::string_view where, float value) {
+  return absl::DataLossError(absl::StrCat(
+      where, " holds ", value,
+      ", which is not a finite number; the training diverged: go back to an earlier version, with "
+      "a lower lr"));
+}
+
 absl::StatusOr<Hdf5Reader> OpenCheckpointFile(const std::string& path) {
   WEFT_ASSIGN_OR_RETURN(Hdf5Reader file, Hdf5Reader::Open(path));
   const absl::StatusOr<int64_t> version = file.IntAttribute("/", "format_version");
-  if (absl::IsNotFound(version.status())) return absl::DataLossError(version.status().message());
+  if (absl::IsNotFound(version.status()) || absl::IsInvalidArgument(version.status())) {
+    return absl::DataLossError(version.status().message());
+  }
   WEFT_RETURN_IF_ERROR(version.status());
   if (*version != kFormatVersion) {
     return absl::FailedPreconditionError(absl::StrCat(path, ": format_version is ", *version,

@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "graph/checkpoint/checkpoint_metadata.h"
 #include "graph/checkpoint/optimizer_pickle.h"
 #include "graph/checkpoint/random_access.h"
@@ -37,5 +38,8 @@ class OptimizerDataset : public RandomAccessSource {
   const Hdf5Reader* file_;
   int64_t size_;
 };
+
+// DataLoss: "WHERE holds VALUE, which is not a finite number", and what to do.
+absl::Status NotFiniteError(absl::string_view where, float value);
 
 }  // namespace weft

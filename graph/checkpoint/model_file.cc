@@ -13,12 +13,14 @@
 #include "graph/checkpoint/hdf5_parts.h"
 #include "graph/checkpoint/optimizer_pickle.h"
 #include "graph/hdf5_file.h"
+#include "services/common/finite.h"
 #include "services/common/status_macros.h"
 
 namespace weft {
 namespace {
 
 constexpr char kGroup[] = "model";
+constexpr char kEntitiesDigest[] = "weft_entities_xxh3";  // of the root
 
 std::string DatasetOf(const Parameter& parameter) {
   return absl::StrCat(kGroup, "/", parameter.name);
@@ -76,7 +78,11 @@ absl::Status ReadValues(const Hdf5Reader& file, Parameter* parameter) {
         ShapeText(parameter->shape), " is wanted; were dimension or relations changed?"));
   }
   const int64_t rows = shape->empty() ? 1 : (*shape)[0];
-  return file.ReadRows(dataset, 0, rows, parameter->values.span());
+  const std::span<float> values = parameter->values.span();
+  WEFT_RETURN_IF_ERROR(file.ReadRows(dataset, 0, rows, values));
+  const size_t bad = FirstNotFinite(values);
+  if (bad == values.size()) return absl::OkStatus();
+  return NotFiniteError(absl::StrCat(file.path(), ": parameter ", parameter->name), values[bad]);
 }
 
 absl::Status ReadSums(const OptimizerStateReader& state, ParameterSet* parameters) {
@@ -134,6 +140,10 @@ absl::Status WriteModelFile(const std::string& path, const ParameterSet& paramet
                             const CheckpointMetadata& metadata) {
   WEFT_ASSIGN_OR_RETURN(Hdf5Writer file, Hdf5Writer::Create(path));
   WEFT_RETURN_IF_ERROR(WriteMetadata(metadata, &file));
+  if (metadata.entities_digest != 0) {
+    WEFT_RETURN_IF_ERROR(
+        file.IntAttribute("/", kEntitiesDigest, static_cast<int64_t>(metadata.entities_digest)));
+  }
   OptimizerState state;
   state.kind = OptimizerKind::kAsyncAdagrad;
   state.lr = lr;
@@ -158,6 +168,14 @@ absl::Status ReadModelFile(const std::string& path, ParameterSet* parameters) {
 absl::Status ReadModelValues(const std::string& path, ParameterSet* parameters) {
   WEFT_ASSIGN_OR_RETURN(const Hdf5Reader file, OpenCheckpointFile(path));
   return ReadAllValues(file, parameters);
+}
+
+absl::StatusOr<uint64_t> ReadEntitiesDigest(const std::string& path) {
+  WEFT_ASSIGN_OR_RETURN(const Hdf5Reader file, OpenCheckpointFile(path));
+  const absl::StatusOr<int64_t> digest = file.IntAttribute("/", kEntitiesDigest);
+  if (absl::IsNotFound(digest.status())) return uint64_t{0};
+  WEFT_RETURN_IF_ERROR(digest.status());
+  return static_cast<uint64_t>(*digest);
 }
 
 absl::StatusOr<ParameterSet> ReadModelFile(const std::string& path) {

@@ -3,6 +3,7 @@
 // pickle, in the order of the parameters).
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
@@ -26,6 +27,9 @@ absl::Status ReadModelFile(const std::string& path, ParameterSet* parameters);
 
 // The same without the optimizer's state: sums and steps stay as they are.
 absl::Status ReadModelValues(const std::string& path, ParameterSet* parameters);
+
+// The entities_digest that the file was written with; 0 when there is none.
+absl::StatusOr<uint64_t> ReadEntitiesDigest(const std::string& path);
 
 // Every parameter of the file by its public name, whatever it holds, without sums; for export.
 absl::StatusOr<ParameterSet> ReadModelFile(const std::string& path);

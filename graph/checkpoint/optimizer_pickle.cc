@@ -248,7 +248,12 @@ const std::vector<OptimizerStateReader::Parameter>& OptimizerStateReader::parame
 absl::Status OptimizerStateReader::ReadSum(size_t parameter, std::span<float> out) const {
   const PickledTensor& tensor = impl_->sums[parameter];
   WEFT_CHECK(static_cast<int64_t>(out.size()) == tensor.size());
-  return impl_->ReadTensor(tensor, out);
+  WEFT_RETURN_IF_ERROR(impl_->ReadTensor(tensor, out));
+  // Infinity is a sum that squares have overflowed: its value stands still. NaN is none.
+  const auto bad = std::ranges::find_if(out, [](float sum) { return !(sum >= 0); });
+  if (bad == out.end()) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat("optimizer state: sum ", bad - out.begin(),
+                                          " of parameter ", parameter, " is ", *bad));
 }
 
 }  // namespace weft

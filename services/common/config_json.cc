@@ -231,6 +231,10 @@ std::optional<std::string> Foreign(absl::string_view text) {
     return "is UTF-16: save it as UTF-8";
   }
   if (text.find_first_not_of(" \t\r\n") == absl::string_view::npos) return "is empty";
+  if (const size_t nul = text.find('\0'); nul != absl::string_view::npos) {
+    // For the parser it would be the end.
+    return absl::StrCat("has a zero byte at byte ", nul + 1, "; is the file damaged?");
+  }
   if (absl::StrContains(text, "def get_torchbiggraph_config")) {
     return "is a configuration of PBG in Python: write what get_torchbiggraph_config() returns as "
            "JSON (json.dumps of it)";

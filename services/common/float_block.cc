@@ -3,8 +3,11 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <new>
+#include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "services/common/check.h"
 
 namespace weft {
@@ -15,6 +18,18 @@ constexpr size_t kHugePage = size_t{2} << 20;
 size_t RoundUp(size_t bytes, size_t multiple) {
   return (bytes + multiple - 1) / multiple * multiple;
 }
+
+// Tells its user how much was asked for.
+class OutOfMemory : public std::bad_alloc {
+ public:
+  OutOfMemory(int64_t rows, int64_t cols)
+      : text_(absl::StrCat("out of memory: there is no room for ", rows, " x ", cols, " numbers")) {
+  }
+  const char* what() const noexcept override { return text_.c_str(); }
+
+ private:
+  const std::string text_;
+};
 
 }  // namespace
 
@@ -28,7 +43,7 @@ FloatBlock::FloatBlock(int64_t rows, int64_t cols) : rows_(rows), cols_(cols) {
   const size_t slack = bytes >= kHugePage ? kHugePage : 0;
   void* mapped = mmap(nullptr, mapped_bytes_ + slack, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  WEFT_CHECK(mapped != MAP_FAILED);
+  if (mapped == MAP_FAILED) throw OutOfMemory(rows, cols);
   char* base = static_cast<char*>(mapped);
   if (slack > 0) {
     char* aligned = reinterpret_cast<char*>(RoundUp(reinterpret_cast<size_t>(base), kHugePage));

@@ -17,8 +17,8 @@ namespace weft {
 class FloatBlock {
  public:
   FloatBlock() = default;
-  // Zero-filled. Ends the process when the memory cannot be mapped; callers that can answer
-  // otherwise check sizes first.
+  // Zero-filled. Throws std::bad_alloc, as containers do, when the memory cannot be mapped; callers
+  // that can answer otherwise check sizes first.
   FloatBlock(int64_t rows, int64_t cols);
   ~FloatBlock();
   FloatBlock(FloatBlock&& other) noexcept;

@@ -156,6 +156,7 @@ absl::Status BucketPipeline::Finish(const Grant& grant, std::vector<BucketStats>
   training_.clear();
   {
     MutexLock lock(&mu_);
+    storer_works_ = true;
     for (const auto& [key, data] : job.sources) storing_[key] = {grant.token, data, {}};
   }
   storer_.Submit([this, job = std::move(job)] { Store(job); });
@@ -166,6 +167,7 @@ void BucketPipeline::Store(const StoreJob& job) {
   absl::Status status = StoreAndRelease(job);
   MutexLock lock(&mu_);
   storing_.clear();  // one job at a time
+  storer_works_ = false;
   if (store_error_.ok()) store_error_ = std::move(status);
 }
 
@@ -188,6 +190,11 @@ absl::Status BucketPipeline::StoreAndRelease(const StoreJob& job) {
     if (!absl::IsFailedPrecondition(status)) break;
   }
   return status;
+}
+
+bool BucketPipeline::storing() const {
+  MutexLock lock(&mu_);
+  return storer_works_;
 }
 
 absl::Status BucketPipeline::store_error() const {

@@ -65,6 +65,8 @@ class BucketPipeline {
   // then): Aborted when the session has ended.
   absl::Status Finish(const Grant& grant, std::vector<BucketStats> buckets);
 
+  // Whether something that was finished is still being stored or released.
+  bool storing() const;
   // The error of storing or releasing something finished, if there was one. Does not wait.
   absl::Status store_error() const;
 
@@ -116,6 +118,7 @@ class BucketPipeline {
   mutable Mutex mu_;
   std::map<PartitionKey, NamedCopy> storing_ ABSL_GUARDED_BY(mu_);  // nobody writes these
   absl::Status store_error_ ABSL_GUARDED_BY(mu_);
+  bool storer_works_ ABSL_GUARDED_BY(mu_) = false;
 
   SerialExecutor storer_;  // last: they use everything above
   SerialExecutor reader_;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "services/common/finite.h"
 #include "services/common/status_macros.h"
 
 namespace weft {
@@ -11,6 +12,8 @@ namespace {
 
 // A session that ends again and again without a finished grant between is not mended by trying.
 constexpr int kMaxSessionsWithoutProgress = 5;
+// How soon the error of a store in the background is noticed while there is nothing else to do.
+constexpr absl::Duration kStoreErrorWait = absl::Seconds(1);
 
 absl::Status CheckExpectedEdges(const GrantedBucket& granted, const BucketEdges& edges) {
   if (edges.size() == granted.expected_edges) return absl::OkStatus();
@@ -89,9 +92,12 @@ absl::StatusOr<TrainingSummary> TrainingLoop::Run(const std::atomic<bool>& stop)
 absl::Status TrainingLoop::TrainUntilDone(const std::atomic<bool>& stop) {
   while (true) {
     if (stop) return absl::CancelledError("stopped");
-    WEFT_ASSIGN_OR_RETURN(const AcquireResult acquired,
-                          services_.lock->AcquireBucket(
-                              {acquire_number_, pipeline_.Resident(), options_.acquire_wait}));
+    const absl::Duration wait = pipeline_.storing()
+                                    ? std::min(options_.acquire_wait, kStoreErrorWait)
+                                    : options_.acquire_wait;
+    WEFT_ASSIGN_OR_RETURN(
+        const AcquireResult acquired,
+        services_.lock->AcquireBucket({acquire_number_, pipeline_.Resident(), wait}));
     if (acquired.grant) {
       ++acquire_number_;
       WEFT_RETURN_IF_ERROR(TrainGrant(*acquired.grant, acquired.remaining, stop));
@@ -178,7 +184,43 @@ absl::StatusOr<BucketStats> TrainingLoop::TrainBucket(const Grant& grant, size_t
     progress.phase = TrainingProgress::Phase::kEvaluatingAfter;
     WEFT_ASSIGN_OR_RETURN(stats.eval_after, Evaluate(target, edges->held_out, &progress, stop));
   }
+  if (index + 1 == grant.buckets.size()) WEFT_RETURN_IF_ERROR(CheckFinite(grant));
   return stats;
+}
+
+absl::Status TrainingLoop::CheckFinite(const Grant& grant) {
+  const Bucket bucket = grant.buckets.back().bucket;
+  const auto where = absl::StrCat("bucket (", bucket.lhs, ", ", bucket.rhs, "): ");
+  for (const GrantedPartition& p : grant.partitions) {
+    WEFT_RETURN_IF_ERROR(CheckFinite(absl::StrCat(where, "partition ", p.key.partition, " of ",
+                                                  task_.config.entities[p.key.entity_type].name),
+                                     pipeline_.partition(p.key).embeddings));
+  }
+  for (size_t type = 0; type < live_->unpartitioned.size(); ++type) {
+    WEFT_RETURN_IF_ERROR(CheckFinite(absl::StrCat(where, task_.config.entities[type].name),
+                                     live_->unpartitioned[type].embeddings));
+  }
+  for (const Parameter& parameter : live_->parameters.all()) {
+    WEFT_RETURN_IF_ERROR(
+        CheckFinite(absl::StrCat(where, "parameter ", parameter.name), parameter.values));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TrainingLoop::CheckFinite(absl::string_view name, const FloatBlock& values) {
+  constexpr int64_t kFloats = int64_t{1} << 18;  // a task: enough to be worth waking a worker
+  const auto check = [&](int, int64_t task) -> absl::Status {
+    const int64_t begin = task * kFloats;
+    const auto part = values.span().subspan(
+        static_cast<size_t>(begin), static_cast<size_t>(std::min(kFloats, values.size() - begin)));
+    const size_t bad = FirstNotFinite(part);
+    if (bad == part.size()) return absl::OkStatus();
+    return absl::OutOfRangeError(absl::StrCat(
+        name, ": row ", (begin + static_cast<int64_t>(bad)) / values.cols(), " became ", part[bad],
+        ": lower lr, or limit the embeddings by max_norm or regularization_coef"));
+  };
+  const int64_t tasks = (values.size() + kFloats - 1) / kFloats;
+  return tasks == 1 ? check(0, 0) : pool_.Run(tasks, check);
 }
 
 absl::StatusOr<Stats> TrainingLoop::Evaluate(const BucketTrainer::Target& target,

@@ -15,6 +15,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "services/common/float_block.h"
 #include "services/common/run_stats.h"
 #include "services/common/types.h"
 #include "services/lock_server/lock_client.h"
@@ -88,7 +90,8 @@ class TrainingLoop {
   // Trains until the run is done or `stop` becomes true: then the grant in training is abandoned
   // at a batch boundary, what is finished is stored and released, and the session ends.
   // Errors:
-  //   OutOfRange: something was not finite (names bucket, batch and relation); the run has failed.
+  //   OutOfRange: something was not finite (names bucket, batch and relation, or bucket and row);
+  //     the run has failed.
   //   InvalidArgument, DataLoss: edges that do not fit the run; the run has failed.
   //   others: of the clients. The committed versions stay as they are in any case.
   absl::StatusOr<TrainingSummary> Run(const std::atomic<bool>& stop);
@@ -100,6 +103,10 @@ class TrainingLoop {
                                           const std::atomic<bool>& stop);
   absl::StatusOr<Stats> Evaluate(const BucketTrainer::Target& target, const GroupedEdges& edges,
                                  TrainingProgress* progress, const std::atomic<bool>& stop);
+  // What the grant trained is finite. The last batch's update has been in no score yet, and other
+  // rows may not be for long.
+  absl::Status CheckFinite(const Grant& grant);
+  absl::Status CheckFinite(absl::string_view name, const FloatBlock& values);
   std::vector<BatchTables> TablesOf(Bucket bucket);
   void PrefetchEdges(const Grant& grant, size_t next_bucket);
   // The pass after `position`; none after the last.

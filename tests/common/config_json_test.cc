@@ -85,6 +85,7 @@ TEST(ParseJsonTest, UsualMistakesAreNamed) {
   EXPECT_THAT(ErrorOf("[1e999]"), HasSubstr("overflow"));
   EXPECT_THAT(ErrorOf("{} {}"), HasSubstr("expected end of input"));
   EXPECT_THAT(ErrorOf("\xEF\xBB\xBF{}"), HasSubstr("byte-order mark"));
+  EXPECT_THAT(ErrorOf(std::string("{}\0{", 4)), HasSubstr("zero byte at byte 3"));
   EXPECT_THAT(ErrorOf("\xFF\xFE{"), HasSubstr("UTF-16"));
   EXPECT_THAT(ErrorOf("[\"\xFF\"]"), HasSubstr("ill-formed UTF-8"));
   EXPECT_THAT(ErrorOf("def get_torchbiggraph_config():\n  return {}\n"), HasSubstr("Python"));

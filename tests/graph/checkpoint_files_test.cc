@@ -1,7 +1,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <iterator>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -128,6 +133,96 @@ TEST(EmbeddingsFileTest, AnotherShapeIsRefusedNamingBoth) {
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("y.h5")));
 }
 
+TEST(EmbeddingsFileTest, ANumberThatIsNotFiniteIsRefusedByItsRow) {
+  const TempDir dir;
+  const std::string path = dir.File("x.h5");
+  EmbeddingPartition written = RandomPartition(100, 3);
+  written.embeddings.row(41)[2] = std::numeric_limits<float>::quiet_NaN();
+  written.embeddings.row(97)[0] = std::numeric_limits<float>::infinity();
+  ASSERT_THAT(WriteEmbeddingsFile(path, written, 0.1, {}), IsOk());
+
+  EXPECT_THAT(ReadEmbeddingsFile(path, 100, 3),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("x.h5: row 41 holds nan")));
+}
+
+TEST(EmbeddingsFileTest, ASumOfSquaresIsNoNegativeNumber) {
+  const TempDir dir;
+  const std::string path = dir.File("x.h5");
+  for (const float bad : {-1.0f, std::numeric_limits<float>::quiet_NaN()}) {
+    EmbeddingPartition written = RandomPartition(9, 3);
+    written.adagrad_sums.data()[5] = bad;
+    ASSERT_THAT(WriteEmbeddingsFile(path, written, 0.1, {}), IsOk());
+
+    EXPECT_THAT(ReadEmbeddingsFile(path, 9, 3),
+                StatusIs(absl::StatusCode::kDataLoss,
+                         HasSubstr("x.h5: optimizer state: sum 5 of parameter 0 is ")));
+  }
+}
+
+// Files that may not grow so far fail as on a full disk.
+class FullDisk {
+ public:
+  explicit FullDisk(rlim_t bytes) : signal_(std::signal(SIGXFSZ, SIG_IGN)) {
+    getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit = {bytes, before_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FullDisk() {
+    setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, signal_);
+  }
+
+ private:
+  void (*const signal_)(int);
+  rlimit before_ = {};
+};
+
+TEST(EmbeddingsFileTest, AFullDiskIsSaidAndLeavesTheOldFile) {
+  const TempDir dir;
+  const std::string path = dir.File("x.h5");
+  ASSERT_THAT(WriteEmbeddingsFile(path, RandomPartition(3, 2), 0.1, {}), IsOk());
+
+  // In the middle of the vectors, and in what comes before and after them.
+  for (const rlim_t bytes : {200, 3000, 20'000, 41'000}) {
+    SCOPED_TRACE(bytes);
+    absl::Status status;
+    {
+      const FullDisk full(bytes);
+      status = WriteEmbeddingsFile(path, RandomPartition(1000, 10), 0.1, {});
+    }
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("x.h5")));
+    EXPECT_THAT(ReadEmbeddingsFile(path, 3, 2), IsOk());
+    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(dir.path()), {}), 1);
+  }
+}
+
+TEST(ModelFileTest, AFullDiskIsSaid) {
+  const TempDir dir;
+  absl::Status status;
+  {
+    const FullDisk full(500);
+    status = WriteModelFile(dir.File("model.v1.h5"), RandomParameters(), 0.1, {});
+  }
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("model.v1.h5")));
+  EXPECT_TRUE(std::filesystem::is_empty(dir.path()));
+}
+
+TEST(ModelFileTest, AParameterThatIsNotFiniteIsRefusedByItsName) {
+  const TempDir dir;
+  const std::string path = dir.File("model.v1.h5");
+  ParameterSet written = RandomParameters();
+  written.all()[2].values.data()[1] = std::numeric_limits<float>::infinity();
+  ASSERT_THAT(WriteModelFile(path, written, 0.1, {}), IsOk());
+
+  ParameterSet read = TestParameters();
+  const auto refused =
+      StatusIs(absl::StatusCode::kDataLoss,
+               HasSubstr("parameter relations/1/operator/rhs/translation holds inf"));
+  EXPECT_THAT(ReadModelFile(path, &read), refused);
+  EXPECT_THAT(ReadModelValues(path, &read), refused);
+  EXPECT_THAT(ReadModelFile(path), refused);
+}
+
 TEST(EmbeddingsFileTest, NoOptimizerStateMeansSumsOfZero) {
   const TempDir dir;
   const std::string path = dir.File("x.h5");
@@ -176,6 +271,12 @@ TEST(EmbeddingsFileTest, FilesOfAnotherKindAreDataLoss) {
   ASSERT_THAT(file->WriteOpaque("embeddings", 0, "abcdef"), IsOk());
   ASSERT_THAT(file->Finish(), IsOk());
   EXPECT_THAT(ReadEmbeddingsFile(path, 3, 2), StatusIs(loss));
+
+  file = Hdf5Writer::Create(path);
+  ASSERT_THAT(file, IsOk());
+  ASSERT_THAT(file->StringAttribute("/", "format_version", "one"), IsOk());
+  ASSERT_THAT(file->Finish(), IsOk());
+  EXPECT_THAT(ReadEmbeddingsFile(path, 3, 2), StatusIs(loss, HasSubstr("format_version")));
 }
 
 TEST(EmbeddingsFileTest, TruncationIsDataLoss) {

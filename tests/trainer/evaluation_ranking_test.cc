@@ -85,6 +85,24 @@ TEST(RankEdgesTest, SquaredDistancesAgreeWithBruteForce) {
   ExpectSameCounts(counts.value(), RankByBruteForce(world));
 }
 
+// |a|^2 + |b|^2 - 2ab would lose these distances: they are less than the last bit of the norms.
+TEST(RankEdgesTest, CloseVectorsFarFromTheOriginAreToldApart) {
+  const auto fill = [](std::mt19937* random, std::span<float> values) {
+    FillWithQuarters(random, values);
+    for (float& value : values) value = 1000 + value / 16;
+  };
+  World world = MakeDynamicWorld(21, 800, 1, 4, 100, Comparator::kSquaredL2, fill);
+  for (Parameter& p : world.parameters.all()) std::ranges::fill(p.values.span(), 1.0f);
+  const std::vector<EdgeCounts> expected = RankByBruteForce(world);
+
+  for (const Comparator comparator : {Comparator::kSquaredL2, Comparator::kL2}) {
+    SCOPED_TRACE(static_cast<int>(comparator));
+    world.spec.comparator = comparator;
+    const auto counts = PartitionedWorld(world, 2).Rank(world, {});
+    ExpectSameCounts(counts.value(), expected);
+  }
+}
+
 TEST(RankEdgesTest, StaticRelationsRankTheRightTypeWithTheOperatorOnTheRight) {
   const World world = MakeStaticWorld(3);
 

@@ -301,6 +301,24 @@ TEST(FusedBatchStepTest, GradientThatOverflowsIsNoticed) {
   EXPECT_THAT(w.lhs_table.embeddings.span(), Pointwise(::testing::Eq(), before.embeddings.span()));
 }
 
+// The edges of the batch do not have the row, so there is no relation to name.
+TEST(FusedBatchStepTest, GradientOfANegativeThatOverflowsIsNamedByItsRow) {
+  World w = TwoEdges();
+  w.spec.num_dynamic_relations = 3;
+  w.spec.num_batch_negs = 0;
+  w.spec.num_uniform_negs = 1;
+  w.spec.disable_lhs_negs = true;
+  // All scores are 0; the negative's gradient is the sum of both left-hand rows.
+  std::ranges::copy(std::vector<float>{2e38f, 0, 2e38f, 0}, w.lhs_table.embeddings.data());
+  w.rhs_table = EmbeddingPartition(4, 2);
+  w.negatives.rhs = {3, 3};  // a chunk has as many edges as negatives
+  const std::unique_ptr<BatchStep> step = w.Step();
+
+  EXPECT_THAT(w.Train(step.get()),
+              StatusIs(absl::StatusCode::kOutOfRange,
+                       HasSubstr("the gradient of row 3 of item, a negative, is not finite")));
+}
+
 ModelSpec ComplexSpec() {
   ModelSpec spec = DotSpec(20);
   spec.num_dynamic_relations = 7;

@@ -105,9 +105,10 @@ class FakeParamClient : public ParamClient {
   }
   absl::Status Flush() override {
     ++flushes;
-    return absl::OkStatus();
+    return flush_error;
   }
 
+  absl::Status flush_error;  // set before use
   std::atomic<int> joins = 0;
   std::atomic<int> flushes = 0;
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <memory>
 #include <thread>
@@ -86,6 +87,7 @@ class TrainingLoopTest : public ::testing::Test {
     TrainingLoop::Options options;
     options.num_threads = threads;
     options.pipeline = pipeline_options_;
+    options.acquire_wait = acquire_wait_;
     TrainingLoop loop(task_, options, {lock_.get(), &params_, &partitions_, &steps_, observer_},
                       &live_);
     return loop.Run(stop_);
@@ -125,6 +127,7 @@ class TrainingLoopTest : public ::testing::Test {
   TrainingTask task_;
   FakeLockClient::Options lock_options_;
   BucketPipeline::Options pipeline_options_;
+  absl::Duration acquire_wait_ = absl::Seconds(10);
   FakePartitionClient partitions_;
   FakeParamClient params_{task_};
   CountingStepFactory steps_;
@@ -321,6 +324,32 @@ TEST_F(TrainingLoopTest, NonFiniteStopsTheRunWithBucketBatchAndRelationNamed) {
   EXPECT_EQ(lock_->current({0, 1}), kInitialToken);
 }
 
+// The counting step does not look at what it trains, as no score looks at the last update.
+TEST_F(TrainingLoopTest, WhatIsNotFiniteIsNotStored) {
+  SetUpRun(2);
+  task_.config.init_scale = std::numeric_limits<float>::max();  // some of it infinite
+
+  EXPECT_THAT(Train(), StatusIs(absl::StatusCode::kOutOfRange,
+                                AllOf(HasSubstr("bucket (0, 0): partition 0 of user: row "),
+                                      HasSubstr("became "), HasSubstr("inf"))));
+
+  ASSERT_EQ(lock_->failures.size(), 1u);
+  EXPECT_EQ(lock_->failures[0].bucket, (Bucket{0, 0}));
+  EXPECT_TRUE(lock_->released.empty());
+  EXPECT_EQ(lock_->current({0, 0}), kInitialToken);
+}
+
+TEST_F(TrainingLoopTest, SharedStateThatIsNotFiniteIsNotFlushed) {
+  SetUpRun(1);
+  task_.config.init_scale = std::numeric_limits<float>::max();
+
+  EXPECT_THAT(Train(),
+              StatusIs(absl::StatusCode::kOutOfRange, HasSubstr("bucket (0, 0): user: row ")));
+
+  EXPECT_EQ(lock_->failures.size(), 1u);
+  EXPECT_EQ(params_.flushes, 0);
+}
+
 TEST_F(TrainingLoopTest, StopAbandonsTheGrantInTrainingAndKeepsWhatIsFinished) {
   SetUpRun(2);
   std::atomic<int> batches = 0;
@@ -382,6 +411,15 @@ TEST_F(TrainingLoopTest, AFailedStoreEndsTheRunWithThePartitionNamed) {
   EXPECT_THAT(Train(), StatusIs(absl::StatusCode::kResourceExhausted,
                                 HasSubstr("cannot store partition 0 of user: disk full")));
   EXPECT_EQ(lock_->released.size(), 0u);
+}
+
+TEST_F(TrainingLoopTest, AFailedStoreIsToldThoughThereIsNothingElseToDo) {
+  SetUpRun(1);
+  lock_options_.passes = 2;
+  acquire_wait_ = absl::Hours(1);
+  params_.flush_error = absl::ResourceExhaustedError("disk full");
+
+  EXPECT_THAT(Train(), StatusIs(absl::StatusCode::kResourceExhausted, "disk full"));
 }
 
 TEST_F(TrainingLoopTest, ALostVersionIsRefusedNotReinitialised) {

@@ -217,12 +217,14 @@ void FusedBatchStep::RegularizeOperators() {
 }
 
 absl::Status FusedBatchStep::NotFinite(const std::string& what, int64_t edge) const {
-  std::string relation = absl::StrCat("relation ", spec_.relation(relation_).name);
-  if (spec_.dynamic()) {
-    relation = edge < 0 ? "an unknown relation" : absl::StrCat("relation ", rels_[edge]);
+  std::string relation;
+  if (!spec_.dynamic()) {
+    relation = absl::StrCat(" of relation ", spec_.relation(relation_).name);
+  } else if (edge >= 0) {
+    relation = absl::StrCat(" of relation ", rels_[edge]);
   }
   return absl::OutOfRangeError(absl::StrCat(
-      what, " of ", relation,
+      what, relation,
       " is not finite: lower lr, or limit the embeddings by max_norm or regularization_coef"));
 }
 
@@ -242,14 +244,19 @@ absl::StatusOr<BatchStats> FusedBatchStep::CollectStats() const {
 
 absl::Status FusedBatchStep::CheckGradients() {
   if (!rows_.finite()) {
-    // An edge that has the row; there may be none, if it is of a negative.
     const RowGradients::Row row = rows_.FindNotFinite();
     const auto& positives = context_->side(row.side).positives;
     const auto edge = std::ranges::find(positives, row.offset);
-    return NotFinite("a gradient", edge == positives.end() ? -1 : edge - positives.begin());
+    if (edge != positives.end()) return NotFinite("a gradient", edge - positives.begin());
+    const RelationSpec& relation = spec_.relation(relation_);
+    const EntityTypeId type = row.side == Side::kLhs ? relation.lhs : relation.rhs;
+    return NotFinite(absl::StrCat("the gradient of row ", row.offset, " of ",
+                                  spec_.entity_types[type].name, ", a negative,"),
+                     -1);
   }
   int64_t relation = -1;
   if (!parameters_.Finite(&relation)) {
+    if (relation < 0) return NotFinite("the gradient of a global embedding", -1);
     const auto edge = std::ranges::find(rels_, relation);
     return NotFinite("a parameter's gradient", edge == rels_.end() ? -1 : edge - rels_.begin());
   }
