@@ -1,7 +1,6 @@
 #include "cli/checkpoint_loader.h"
 
 #include <algorithm>
-#include <bit>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -13,6 +12,7 @@
 #include "graph/checkpoint/checkpoint_dir.h"
 #include "graph/checkpoint/embeddings_file.h"
 #include "graph/checkpoint/model_file.h"
+#include "graph/dataset_manifest.h"
 #include "graph/entity_files.h"
 #include "services/common/file_util.h"
 #include "services/common/nearest_key.h"
@@ -69,26 +69,6 @@ bool HasEntities(const fs::path& folder, const RunConfig& config) {
   });
 }
 
-// A value's exponent bits are all ones exactly when it is infinite or NaN.
-bool AllFinite(std::span<const float> values) {
-  constexpr size_t kGroup = 64;
-  constexpr uint32_t kExponent = 0x7F800000;
-  size_t i = 0;
-  for (; i + kGroup <= values.size(); i += kGroup) {
-    uint32_t bad = 0;
-    for (size_t k = 0; k < kGroup; ++k) {
-      bad |=
-          static_cast<uint32_t>((std::bit_cast<uint32_t>(values[i + k]) & kExponent) == kExponent);
-    }
-    if (bad != 0) return false;
-  }
-  return std::all_of(values.begin() + static_cast<ptrdiff_t>(i), values.end(),
-                     [](float x) { return (std::bit_cast<uint32_t>(x) & kExponent) != kExponent; });
-}
-
-constexpr char kGoBack[] =
-    "; the training diverged: go back to an earlier version, with a lower lr";
-
 }  // namespace
 
 absl::StatusOr<Checkpoint> Checkpoint::Open(const Options& options) {
@@ -118,6 +98,7 @@ absl::StatusOr<Checkpoint> Checkpoint::Open(const Options& options) {
 
   WEFT_RETURN_IF_ERROR(checkpoint.FindVersion());
   WEFT_RETURN_IF_ERROR(checkpoint.CountEntities());
+  WEFT_RETURN_IF_ERROR(checkpoint.CheckNames());
   int64_t num_relations = 0;
   if (config.dynamic_relations) {
     WEFT_ASSIGN_OR_RETURN(num_relations, ReadRelationCount(config.entity_path));
@@ -170,6 +151,17 @@ absl::Status Checkpoint::CountEntities() {
   return absl::OkStatus();
 }
 
+absl::Status Checkpoint::CheckNames() const {
+  WEFT_ASSIGN_OR_RETURN(
+      const uint64_t trained,
+      ReadEntitiesDigest(CheckpointDir(config_.checkpoint_path, {}).ModelPath(version_)));
+  WEFT_ASSIGN_OR_RETURN(const uint64_t here, EntitiesDigest(config_.entity_path));
+  if (trained == 0 || here == 0 || trained == here) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(config_.entity_path, ": holds other names or in another order than those that ",
+                   config_.checkpoint_path, " was trained on; were the data imported anew?"));
+}
+
 bool Checkpoint::IsTrained(EntityTypeId type) const {
   return config_.UsesEntityType(type, Side::kLhs) || config_.UsesEntityType(type, Side::kRhs);
 }
@@ -181,11 +173,8 @@ std::string Checkpoint::EmbeddingsPath(PartitionKey key) const {
 
 absl::Status Checkpoint::CheckFinite(PartitionKey key, int64_t first,
                                      std::span<const float> rows) const {
-  if (AllFinite(rows)) return absl::OkStatus();
-  const auto bad = std::ranges::find_if(rows, [](float x) { return !AllFinite({&x, 1}); });
-  const int64_t row = first + (bad - rows.begin()) / config_.EntityDimension(key.entity_type);
-  return absl::DataLossError(absl::StrCat(EmbeddingsPath(key), ": row ", row, " holds ", *bad,
-                                          ", which is not a finite number", kGoBack));
+  return CheckFiniteRows(EmbeddingsPath(key), first, config_.EntityDimension(key.entity_type),
+                         rows);
 }
 
 absl::Status Checkpoint::VisitEmbeddings(
@@ -227,18 +216,9 @@ absl::StatusOr<ParameterSet> Checkpoint::ReadParameters() const {
   const std::string path = CheckpointDir(config_.checkpoint_path, {}).ModelPath(version_);
   const bool custom = std::ranges::any_of(
       spec_.relations, [](const RelationSpec& r) { return r.op == Operator::kCustom; });
-  ParameterSet parameters;
-  if (custom) {
-    WEFT_ASSIGN_OR_RETURN(parameters, ReadModelFile(path));
-  } else {
-    parameters = MakeInitialParameters(spec_);
-    WEFT_RETURN_IF_ERROR(ReadModelValues(path, &parameters));
-  }
-  for (const Parameter& parameter : parameters.all()) {
-    if (AllFinite(parameter.values.span())) continue;
-    return absl::DataLossError(absl::StrCat(path, ": parameter ", parameter.name,
-                                            " holds a value that is not a finite number", kGoBack));
-  }
+  if (custom) return ReadModelFile(path);
+  ParameterSet parameters = MakeInitialParameters(spec_);
+  WEFT_RETURN_IF_ERROR(ReadModelValues(path, &parameters));
   return parameters;
 }
 

@@ -36,8 +36,8 @@ class Checkpoint {
 
   // Errors:
   //   NotFound, InvalidArgument: no such folder or file, no configuration in it, or a bad one.
-  //   FailedPrecondition: nothing was committed yet; entity counts differ from entity_path's (the
-  //     data were imported anew).
+  //   FailedPrecondition: nothing was committed yet; entity counts or names differ from those in
+  //     entity_path (the data were imported anew).
   //   DataLoss: files of the committed version are missing or damaged.
   static absl::StatusOr<Checkpoint> Open(const Options& options);
 
@@ -79,6 +79,7 @@ class Checkpoint {
 
   absl::Status FindVersion();
   absl::Status CountEntities();
+  absl::Status CheckNames() const;
   // An entity type that no relation uses has no vectors; it counts as empty.
   bool IsTrained(EntityTypeId type) const;
   std::string EmbeddingsPath(PartitionKey key) const;

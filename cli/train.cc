@@ -19,6 +19,7 @@
 #include "cli/reference_hook.h"
 #include "cli/report_file.h"
 #include "cli/train_report.h"
+#include "graph/dataset_manifest.h"
 #include "services/common/available_memory.h"
 #include "services/common/logging.h"
 #include "services/common/mutex.h"
@@ -144,6 +145,8 @@ class TrainCommand {
     const auto start = std::chrono::steady_clock::now();
     // What can be refused is refused before anything is written.
     WEFT_ASSIGN_OR_RETURN(const BatchStepFactory* factory, ChooseFactory(config_));
+    WEFT_RETURN_IF_ERROR(
+        CheckDataset(DatasetSchemaOf(config_), config_.entity_path, config_.edge_paths));
     WEFT_ASSIGN_OR_RETURN(TrainingTask task, LoadTrainingTask(config_, 0));
     WEFT_ASSIGN_OR_RETURN(SharedState live, MakeSharedState(task, *factory));
     WEFT_RETURN_IF_ERROR(factory->Make(task.spec, &live.parameters).status());

@@ -1,5 +1,7 @@
 #include "graph/dataset_manifest.h"
 
+#include <xxhash.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <limits>
@@ -149,14 +151,18 @@ absl::Status CheckCounts(const DatasetSchema& schema, const std::string& entity_
   for (size_t t = 0; t < schema.entities.size(); ++t) {
     const DatasetSchema::EntityType& type = schema.entities[t];
     for (int partition = 0; partition < type.num_partitions; ++partition) {
-      WEFT_ASSIGN_OR_RETURN(const int64_t count,
-                            ReadEntityCount(entity_path, type.name, partition));
+      const absl::StatusOr<int64_t> count = ReadEntityCount(entity_path, type.name, partition);
+      if (absl::IsNotFound(count.status())) {
+        return absl::NotFoundError(
+            absl::StrCat(count.status().message(), "; run `weft import` first"));
+      }
+      WEFT_RETURN_IF_ERROR(count.status());
       if (manifest == nullptr) continue;
       const bool listed = t < manifest->entities.size() &&
                           static_cast<size_t>(partition) < manifest->entities[t].counts.size();
       const int64_t recorded = listed ? manifest->entities[t].counts[partition] : -1;
-      if (count != recorded) {
-        return CountMismatch(EntityCountPath(entity_path, type.name, partition), count, recorded);
+      if (*count != recorded) {
+        return CountMismatch(EntityCountPath(entity_path, type.name, partition), *count, recorded);
       }
     }
   }
@@ -313,6 +319,21 @@ absl::StatusOr<DatasetManifest> ReadManifest(const std::string& folder) {
   const std::string path = absl::StrCat(folder, "/", DatasetManifest::kFileName);
   WEFT_ASSIGN_OR_RETURN(const std::string json, ReadFile(path));
   return ParseManifest(json, path);
+}
+
+absl::StatusOr<uint64_t> EntitiesDigest(const std::string& entity_path) {
+  const absl::StatusOr<DatasetManifest> manifest = ReadManifest(entity_path);
+  if (absl::IsNotFound(manifest.status())) return uint64_t{0};
+  WEFT_RETURN_IF_ERROR(manifest.status());
+  std::vector<std::string> names = {absl::StrCat(manifest->relation_names_hash)};
+  for (const DatasetManifest::File& file : manifest->files) {
+    if (absl::StartsWith(file.name, "entity_names_")) {
+      names.push_back(absl::StrCat(file.name, " ", file.hash));
+    }
+  }
+  std::ranges::sort(names);
+  const std::string text = absl::StrJoin(names, "\n");
+  return XXH3_64bits(text.data(), text.size());
 }
 
 absl::Status CheckDataset(const DatasetSchema& schema, const std::string& entity_path,

@@ -110,6 +110,10 @@ absl::StatusOr<DatasetManifest> ParseManifest(std::string_view json, absl::strin
 
 std::string ManifestToJson(const DatasetManifest& manifest);
 
+// What rows of tables mean: a digest of the names of all entities and relations, in order, as the
+// manifest in `entity_path` has them. 0 when there is no manifest. Errors: as ReadManifest.
+absl::StatusOr<uint64_t> EntitiesDigest(const std::string& entity_path);
+
 // Where an import works within a folder until it publishes. See CheckDataset.
 inline constexpr char kImportStagingFolder[] = ".weft-import";
 inline constexpr char kImportCommitFile[] = "commit.json";

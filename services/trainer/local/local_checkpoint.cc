@@ -63,6 +63,7 @@ CheckpointMetadata LocalCheckpoint::Metadata(const PassPosition& position) const
   metadata.edge_path = options_.config.edge_paths[static_cast<size_t>(position.edge_path)];
   metadata.num_edge_chunks = position.num_edge_chunks;
   metadata.edge_chunk_idx = position.edge_chunk;
+  metadata.entities_digest = options_.entities_digest;
   return metadata;
 }
 

@@ -35,6 +35,7 @@ class LocalCheckpoint : public CheckpointWriter, public SharedStateStore {
     RunConfig config;  // effective
     std::string run_id;
     std::vector<std::vector<int64_t>> entity_counts;
+    uint64_t entities_digest = 0;
     std::optional<LocalInitCheckpoint> init;  // of a run that has not committed anything
     // Called with the name of each step that has been done; for crash tests.
     std::function<void(absl::string_view step)> on_step;

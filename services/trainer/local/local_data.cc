@@ -6,9 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "graph/dataset_manifest.h"
 #include "graph/edge_bucket_file.h"
 #include "graph/entity_files.h"
@@ -26,23 +24,6 @@ int LocalData::NumEdgeChunks(int64_t max_edges_per_chunk) const {
 }
 
 namespace {
-
-uint64_t Hash(absl::string_view bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
-
-// What entity ids mean: a digest of everything in the manifest that a name's place depends on.
-absl::StatusOr<uint64_t> ReadEntitiesDigest(const std::string& entity_path) {
-  const absl::StatusOr<DatasetManifest> manifest = ReadManifest(entity_path);
-  if (absl::IsNotFound(manifest.status())) return uint64_t{0};
-  WEFT_RETURN_IF_ERROR(manifest.status());
-  std::vector<std::string> names = {absl::StrCat(manifest->relation_names_hash)};
-  for (const DatasetManifest::File& file : manifest->files) {
-    if (absl::StartsWith(file.name, "entity_names_")) {
-      names.push_back(absl::StrCat(file.name, " ", file.hash));
-    }
-  }
-  std::ranges::sort(names);
-  return Hash(absl::StrJoin(names, "\n"));
-}
 
 void SetDigest(uint64_t import_id, LocalData::EdgePath* edges) {
   edges->digest = XXH3_64bits_withSeed(edges->bucket_edges.data(),
@@ -97,7 +78,7 @@ absl::StatusOr<LocalData> ReadLocalData(const RunConfig& config) {
   if (config.dynamic_relations) {
     WEFT_ASSIGN_OR_RETURN(data.num_dynamic_relations, ReadRelationCount(config.entity_path));
   }
-  WEFT_ASSIGN_OR_RETURN(data.entities_digest, ReadEntitiesDigest(config.entity_path));
+  WEFT_ASSIGN_OR_RETURN(data.entities_digest, EntitiesDigest(config.entity_path));
   for (const std::string& path : config.edge_paths) {
     WEFT_ASSIGN_OR_RETURN(
         LocalData::EdgePath edges,

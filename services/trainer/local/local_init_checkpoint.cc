@@ -23,15 +23,24 @@ std::string LocalInitCheckpoint::EmbeddingsPath(EntityTypeId type, int partition
       .EmbeddingsPath(type_names_[static_cast<size_t>(type)], partition, version_);
 }
 
-absl::StatusOr<LocalInitCheckpoint> LocalInitCheckpoint::Open(
-    const RunConfig& config, const std::vector<std::vector<int64_t>>& entity_counts) {
+absl::StatusOr<LocalInitCheckpoint> LocalInitCheckpoint::Open(const RunConfig& config,
+                                                              const LocalData& data) {
   const std::string context = absl::StrCat("init_path ", *config.init_path);
   const absl::StatusOr<int64_t> version = CheckpointDir(*config.init_path, {}).CommittedVersion();
   if (!version.ok()) return Annotate(version.status(), context);
   if (*version == 0) {
     return absl::NotFoundError(absl::StrCat(context, ": has no committed checkpoint"));
   }
+  const std::vector<std::vector<int64_t>>& entity_counts = data.entity_counts;
   LocalInitCheckpoint checkpoint(config, *version);
+  // A model file that is not there is told when it is read.
+  const uint64_t digest =
+      ReadEntitiesDigest(CheckpointDir(*config.init_path, {}).ModelPath(*version)).value_or(0);
+  if (digest != 0 && data.entities_digest != 0 && digest != data.entities_digest) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        context, ": was trained on entities with other names or in another order than those in ",
+        config.entity_path));
+  }
   std::vector<std::string> problems;
   for (size_t t = 0; t < entity_counts.size(); ++t) {
     const auto type = static_cast<EntityTypeId>(t);

@@ -14,6 +14,7 @@
 #include "services/common/run_config.h"
 #include "services/common/types.h"
 #include "services/param_server/param_client.h"
+#include "services/trainer/local/local_data.h"
 
 namespace weft {
 
@@ -21,9 +22,9 @@ class LocalInitCheckpoint {
  public:
   // Looks at everything that will be read later.
   // Errors: NotFound when `config.init_path` has no committed version; FailedPrecondition when a
-  // table there has another shape or other partitions (all are named); DataLoss.
-  static absl::StatusOr<LocalInitCheckpoint> Open(
-      const RunConfig& config, const std::vector<std::vector<int64_t>>& entity_counts);
+  // table there has another shape or other partitions (all are named), or its entities other names
+  // or another order; DataLoss.
+  static absl::StatusOr<LocalInitCheckpoint> Open(const RunConfig& config, const LocalData& data);
 
   bool Has(EntityTypeId type) const { return has_[static_cast<size_t>(type)]; }
   const std::vector<std::string>& missing() const { return missing_; }

@@ -79,10 +79,16 @@ class LocalRunImpl : public LocalRun {
   // Reads only.
   absl::StatusOr<LocalStart> Check() {
     WEFT_ASSIGN_OR_RETURN(store_, FileRunStore::Open(StatePath("run.log")));
-    WEFT_ASSIGN_OR_RETURN(const std::optional<RunState> stored, store_->Load());
-    WEFT_ASSIGN_OR_RETURN(LocalStart start, ResolveStart(config_, data_, dir_, stored));
+    const absl::StatusOr<std::optional<RunState>> stored = store_->Load();
+    if (absl::IsDataLoss(stored.status())) {
+      return absl::DataLossError(
+          absl::StrCat(stored.status().message(), "; without ", config_.checkpoint_path,
+                       "/.weft the run goes on from its last committed version"));
+    }
+    WEFT_RETURN_IF_ERROR(stored.status());
+    WEFT_ASSIGN_OR_RETURN(LocalStart start, ResolveStart(config_, data_, dir_, *stored));
     if (start.is_new && config_.init_path.has_value()) {
-      WEFT_ASSIGN_OR_RETURN(init_, LocalInitCheckpoint::Open(config_, data_.entity_counts));
+      WEFT_ASSIGN_OR_RETURN(init_, LocalInitCheckpoint::Open(config_, data_));
       for (const std::string& what : init_->missing()) {
         start.notes.push_back(absl::StrCat("init_path ", *config_.init_path, " has no ", what,
                                            ": starts with initial values"));
@@ -99,8 +105,8 @@ class LocalRunImpl : public LocalRun {
     WEFT_ASSIGN_OR_RETURN(blobs_,
                           PartitionFileStore::Open(StatePath("blobs"), type_names, config_.lr));
     checkpoint_ = std::make_unique<LocalCheckpoint>(
-        LocalCheckpoint::Options{config_, start.state.run_id, data_.entity_counts, init_,
-                                 options_.on_step},
+        LocalCheckpoint::Options{config_, start.state.run_id, data_.entity_counts,
+                                 data_.entities_digest, init_, options_.on_step},
         dir_, blobs_.get());
     checkpoint_->Resume(start.state.position, !start.state.done.empty());
     WEFT_RETURN_IF_ERROR(PrepareVersions(start, &start.state));

@@ -235,6 +235,7 @@ class Resolver {
 
   absl::Status Adopt(int64_t version) {
     WEFT_RETURN_IF_ERROR(CheckParameters(version));
+    WEFT_RETURN_IF_ERROR(CheckEntities(version));
     Begin();
     start_.adopts = true;
     const std::optional<RunConfig>& stored_config = StoredConfig();
@@ -262,6 +263,16 @@ class Resolver {
     const absl::Status status = ReadModelFile(dir_.ModelPath(version), &parameters);
     if (!absl::IsFailedPrecondition(status)) return status;
     return DoesNotFit(dir_.path(), {std::string(status.message())});
+  }
+
+  // That its rows are those of the entities that are here, as far as both are known.
+  absl::Status CheckEntities(int64_t version) const {
+    WEFT_ASSIGN_OR_RETURN(const uint64_t digest, ReadEntitiesDigest(dir_.ModelPath(version)));
+    if (digest == 0 || data_.entities_digest == 0 || digest == data_.entities_digest) {
+      return absl::OkStatus();
+    }
+    return DoesNotFit(dir_.path(),
+                      {"entities: imported anew, with other names or in another order"});
   }
 
   // Sets the position, mapped to this configuration's edge paths and chunks.
