@@ -1,10 +1,15 @@
 #include "services/partition_server/blob_format.h"
 
 #define XXH_STATIC_LINKING_ONLY  // the state on the stack
+#ifdef __x86_64__
+#include <xxh_x86dispatch.h>  // the widest vectors that this CPU has
+#else
 #include <xxhash.h>
+#endif
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "services/common/check.h"
@@ -41,6 +46,26 @@ uint64_t SegmentChecksum(absl::Span<const absl::string_view> pieces) {
   }
   return XXH3_64bits_digest(&state);
 }
+
+struct CopyingChecksum::State {
+  XXH3_state_t hash;
+};
+
+CopyingChecksum::CopyingChecksum() : state_(new State) { XXH3_64bits_reset(&state_->hash); }
+CopyingChecksum::~CopyingChecksum() = default;
+
+void CopyingChecksum::Copy(const char* from, size_t bytes, char* to) {
+  while (bytes > 0) {
+    const size_t block = std::min(bytes, kBlock);
+    std::memcpy(to, from, block);
+    XXH3_64bits_update(&state_->hash, to, block);
+    from += block;
+    to += block;
+    bytes -= block;
+  }
+}
+
+uint64_t CopyingChecksum::Get() const { return XXH3_64bits_digest(&state_->hash); }
 
 uint64_t BlobChecksum(int64_t blob_bytes, absl::Span<const uint64_t> segment_checksums) {
   return XXH3_64bits_withSeed(segment_checksums.data(), segment_checksums.size() * sizeof(uint64_t),

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "absl/strings/string_view.h"
@@ -39,6 +40,22 @@ int64_t SegmentBytes(int64_t blob_bytes, int64_t index);
 
 // XXH3-64 with seed 0 of the pieces, one after the other.
 uint64_t SegmentChecksum(absl::Span<const absl::string_view> pieces);
+// The checksum of a segment that is copied piece by piece: of what was written, while it is in the
+// cache. Not thread-safe.
+class CopyingChecksum {
+ public:
+  CopyingChecksum();
+  ~CopyingChecksum();
+
+  void Copy(const char* from, size_t bytes, char* to);
+  uint64_t Get() const;
+
+ private:
+  static constexpr size_t kBlock = 16 << 10;
+  struct State;
+  const std::unique_ptr<State> state_;
+};
+
 // XXH3-64, seeded with the blob's length, of the segments' checksums as little-endian words.
 uint64_t BlobChecksum(int64_t blob_bytes, absl::Span<const uint64_t> segment_checksums);
 

@@ -48,8 +48,9 @@ class StagedBlob {
  public:
   virtual ~StagedBlob() = default;
 
-  // The bytes of the next segment.
-  virtual absl::Status Append(absl::Span<const absl::string_view> pieces) = 0;
+  // The bytes of the next segment. Gives their checksum, of what was taken: the caller drops the
+  // whole when it is not the one expected.
+  virtual absl::StatusOr<uint64_t> Append(absl::Span<const absl::string_view> pieces) = 0;
   // All segments are there: what takes time before they can be published (syncing) is done here.
   virtual absl::Status Seal(absl::Span<const uint64_t> checksums) = 0;
   // One synced write: afterwards the blob is there, whole, also after a crash if the storage is

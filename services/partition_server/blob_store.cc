@@ -47,12 +47,12 @@ absl::Status BlobUpload::Finish(absl::Status status) {
 absl::Status BlobUpload::Append(int64_t index, uint64_t checksum,
                                 absl::Span<const absl::string_view> pieces) {
   if (!status_.ok()) return status_;
-  absl::Status status = CheckSegment(index, checksum, pieces);
+  absl::Status status = CheckSegment(index, pieces);
   if (status.ok()) status = AppendChecked(checksum, pieces);
   return status.ok() ? status : Finish(std::move(status));
 }
 
-absl::Status BlobUpload::CheckSegment(int64_t index, uint64_t checksum,
+absl::Status BlobUpload::CheckSegment(int64_t index,
                                       absl::Span<const absl::string_view> pieces) const {
   const auto next = static_cast<int64_t>(checksums_.size());
   if (index != next || next >= NumSegments(info_.bytes)) {
@@ -66,16 +66,17 @@ absl::Status BlobUpload::CheckSegment(int64_t index, uint64_t checksum,
                                                    bytes, " bytes instead of ",
                                                    SegmentBytes(info_.bytes, index)));
   }
-  if (SegmentChecksum(pieces) != checksum) {
-    return Damaged(name_, absl::StrCat("checksum mismatch in segment ", index));
-  }
   return absl::OkStatus();
 }
 
 absl::Status BlobUpload::AppendChecked(uint64_t checksum,
                                        absl::Span<const absl::string_view> pieces) {
   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<StagedBlob> staged, store_->TakeStaged(this));
-  WEFT_RETURN_IF_ERROR(store_->RecordWrite(Annotate(staged->Append(pieces), ToString(name_))));
+  const absl::StatusOr<uint64_t> taken = staged->Append(pieces);
+  WEFT_RETURN_IF_ERROR(store_->RecordWrite(Annotate(taken.status(), ToString(name_))));
+  if (*taken != checksum) {
+    return Damaged(name_, absl::StrCat("checksum mismatch in segment ", checksums_.size()));
+  }
   WEFT_RETURN_IF_ERROR(store_->GiveBackStaged(this, std::move(staged)));
   checksums_.push_back(checksum);
   return absl::OkStatus();

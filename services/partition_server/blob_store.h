@@ -59,8 +59,7 @@ class BlobUpload {
   BlobUpload(BlobStore* store, const ShardName& name, const BlobInfo& info,
              std::unique_ptr<StagedBlob> staged);
 
-  absl::Status CheckSegment(int64_t index, uint64_t checksum,
-                            absl::Span<const absl::string_view> pieces) const;
+  absl::Status CheckSegment(int64_t index, absl::Span<const absl::string_view> pieces) const;
   absl::Status AppendChecked(uint64_t checksum, absl::Span<const absl::string_view> pieces);
   absl::Status PublishChecked();
   // Remembers an error and drops what was staged.

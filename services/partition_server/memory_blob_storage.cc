@@ -1,6 +1,5 @@
 #include "services/partition_server/memory_blob_storage.h"
 
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -28,7 +27,7 @@ class MemoryBlobStorage::Staged : public StagedBlob {
   Staged(std::shared_ptr<Use> use, const ShardName& name, const BlobInfo& info)
       : use_(std::move(use)), name_(name), info_(info) {}
 
-  absl::Status Append(absl::Span<const absl::string_view> pieces) override {
+  absl::StatusOr<uint64_t> Append(absl::Span<const absl::string_view> pieces) override {
     size_t bytes = 0;
     for (const absl::string_view piece : pieces) bytes += piece.size();
     const auto size = static_cast<int64_t>(bytes);
@@ -46,13 +45,14 @@ class MemoryBlobStorage::Staged : public StagedBlob {
       use->memory.Free(p, bytes);
       use->bytes -= static_cast<int64_t>(bytes);
     });
+    CopyingChecksum checksum;
     char* out = memory.get();
     for (const absl::string_view piece : pieces) {
-      std::memcpy(out, piece.data(), piece.size());
+      checksum.Copy(piece.data(), piece.size(), out);
       out += piece.size();
     }
     segments_.push_back({{memory.get(), bytes}, memory});
-    return absl::OkStatus();
+    return checksum.Get();
   }
 
   absl::Status Seal(absl::Span<const uint64_t> checksums) override {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstring>
 #include <optional>
 #include <string>
 #include <thread>
@@ -96,24 +95,24 @@ absl::Status PartitionTransfer::ReadShard(const PartitionVersion& version, const
     const int64_t begin = index * kSegmentBytes;
     const int64_t bytes = SegmentBytes(info.bytes, index);
     const MutableBytePieces table = MutablePiecesOf(out, shard, begin, bytes);
+    CopyingChecksum copied;
     size_t piece = 0;
     size_t offset = 0;  // in the piece of the table
     for (absl::string_view rest : pieces) {
-      while (!rest.empty()) {
-        if (piece == table.size()) {
-          return absl::InternalError(absl::StrCat(ToString(name), ": segment ", index, " is long"));
-        }
+      while (!rest.empty() && piece < table.size()) {
         const size_t count = std::min(rest.size(), table[piece].size() - offset);
-        std::memcpy(table[piece].data() + offset, rest.data(), count);
+        copied.Copy(rest.data(), count, table[piece].data() + offset);
         rest.remove_prefix(count);
         offset += count;
         if (offset < table[piece].size()) continue;
         ++piece;
         offset = 0;
       }
+      if (!rest.empty()) {
+        return absl::InternalError(absl::StrCat(ToString(name), ": segment ", index, " is long"));
+      }
     }
-    // Now that it is in the cache.
-    if (piece != table.size() || SegmentChecksum(PiecesOf(*out, shard, begin, bytes)) != checksum) {
+    if (piece != table.size() || copied.Get() != checksum) {
       return absl::DataLossError(
           absl::StrCat(ToString(name), ": checksum mismatch in segment ", index));
     }

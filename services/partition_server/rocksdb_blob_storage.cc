@@ -196,16 +196,19 @@ class RocksDbBlobStorage::Staged : public StagedBlob {
 
   absl::Status Begin() { return ToStatus(writer_->Open(path_), path_); }
 
-  absl::Status Append(absl::Span<const absl::string_view> pieces) override {
-    rocksdb::Slice value;
-    if (pieces.size() == 1) {
-      value = rocksdb::Slice(pieces[0].data(), pieces[0].size());
-    } else {
-      joined_.clear();
-      for (const absl::string_view piece : pieces) joined_.append(piece.data(), piece.size());
-      value = joined_;
+  absl::StatusOr<uint64_t> Append(absl::Span<const absl::string_view> pieces) override {
+    size_t bytes = 0;
+    for (const absl::string_view piece : pieces) bytes += piece.size();
+    if (joined_.size() < bytes) joined_.resize(bytes);
+    CopyingChecksum checksum;
+    size_t done = 0;
+    for (const absl::string_view piece : pieces) {
+      checksum.Copy(piece.data(), piece.size(), joined_.data() + done);
+      done += piece.size();
     }
-    return ToStatus(writer_->Put(Key(name_, next_segment_++), value), path_);
+    WEFT_RETURN_IF_ERROR(ToStatus(
+        writer_->Put(Key(name_, next_segment_++), rocksdb::Slice(joined_.data(), bytes)), path_));
+    return checksum.Get();
   }
 
   absl::Status Seal(absl::Span<const uint64_t> checksums) override {

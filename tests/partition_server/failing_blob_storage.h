@@ -69,8 +69,9 @@ class FailingBlobStorage : public BlobStorage {
     Staged(std::unique_ptr<StagedBlob> real, std::shared_ptr<const Faults> faults)
         : real_(std::move(real)), faults_(std::move(faults)) {}
 
-    absl::Status Append(absl::Span<const absl::string_view> pieces) override {
-      return faults_->append.ok() ? real_->Append(pieces) : faults_->append;
+    absl::StatusOr<uint64_t> Append(absl::Span<const absl::string_view> pieces) override {
+      if (!faults_->append.ok()) return faults_->append;
+      return real_->Append(pieces);
     }
     absl::Status Seal(absl::Span<const uint64_t> checksums) override {
       return faults_->seal.ok() ? real_->Seal(checksums) : faults_->seal;

@@ -99,6 +99,15 @@ ShardInfo FromProto(const v1::ShardInfo& proto) {
   return shard;
 }
 
+v1::ShardName ToProto(const ShardName& name) {
+  v1::ShardName proto;
+  *proto.mutable_version() = ToProto(name.version);
+  proto.set_shard(name.shard);
+  return proto;
+}
+
+ShardName FromProto(const v1::ShardName& name) { return {FromProto(name.version()), name.shard()}; }
+
 v1::VersionInfo ToProto(const VersionInfo& version) {
   v1::VersionInfo proto;
   *proto.mutable_version() = ToProto(version.version);

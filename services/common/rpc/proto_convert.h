@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "services/common/cluster_types.h"
 #include "services/common/run_stats.h"
+#include "services/common/store_sync.h"
 #include "services/common/types.h"
 #include "weft/v1/types.pb.h"
 
@@ -32,6 +33,9 @@ Place FromProto(const v1::Place& place);
 
 v1::ShardInfo ToProto(const ShardInfo& shard);
 ShardInfo FromProto(const v1::ShardInfo& shard);
+
+v1::ShardName ToProto(const ShardName& name);
+ShardName FromProto(const v1::ShardName& name);
 
 v1::VersionInfo ToProto(const VersionInfo& version);
 VersionInfo FromProto(const v1::VersionInfo& version);

@@ -7,29 +7,20 @@
 
 namespace weft {
 
-// Makes a call one of its group while it lives. The context outlives it.
-class CallGroupMember {
- public:
-  CallGroupMember(CallGroup* group, grpc::ClientContext* context)
-      : group_(group), context_(context) {
-    if (group_ == nullptr) return;
-    MutexLock lock(&group_->mu_);
-    group_->calls_.insert(context_);
-    // A call that is cancelled before it starts fails as soon as it does.
-    if (group_->flag_.cancelled()) context_->TryCancel();
-  }
-  ~CallGroupMember() {
-    if (group_ == nullptr) return;
-    MutexLock lock(&group_->mu_);
-    group_->calls_.erase(context_);
-  }
-  CallGroupMember(const CallGroupMember&) = delete;
-  CallGroupMember& operator=(const CallGroupMember&) = delete;
+CallGroupMember::CallGroupMember(CallGroup* group, grpc::ClientContext* context)
+    : group_(group), context_(context) {
+  if (group_ == nullptr) return;
+  MutexLock lock(&group_->mu_);
+  group_->calls_.insert(context_);
+  // A call that is cancelled before it starts fails as soon as it does.
+  if (group_->flag_.cancelled()) context_->TryCancel();
+}
 
- private:
-  CallGroup* const group_;
-  grpc::ClientContext* const context_;
-};
+CallGroupMember::~CallGroupMember() {
+  if (group_ == nullptr) return;
+  MutexLock lock(&group_->mu_);
+  group_->calls_.erase(context_);
+}
 
 void CallGroup::Cancel() {
   MutexLock lock(&mu_);

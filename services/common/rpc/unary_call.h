@@ -39,6 +39,19 @@ class CallGroup {
   absl::flat_hash_set<grpc::ClientContext*> calls_ ABSL_GUARDED_BY(mu_);
 };
 
+// Makes a call one of its group (which may be null) while it lives. The context outlives it.
+class CallGroupMember {
+ public:
+  CallGroupMember(CallGroup* group, grpc::ClientContext* context);
+  ~CallGroupMember();
+  CallGroupMember(const CallGroupMember&) = delete;
+  CallGroupMember& operator=(const CallGroupMember&) = delete;
+
+ private:
+  CallGroup* const group_;
+  grpc::ClientContext* const context_;
+};
+
 struct CallOptions {
   absl::Duration timeout = absl::Seconds(10);  // of one attempt
   CallGroup* group = nullptr;

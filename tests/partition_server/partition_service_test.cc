@@ -1,0 +1,520 @@
+#include <gmock/gmock.h>
+#include <grpcpp/client_context.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "services/common/rpc/grpc_status.h"
+#include "services/common/rpc/proto_convert.h"
+#include "services/partition_server/cluster_partition_client.h"
+#include "services/partition_server/partition_service_impl.h"
+#include "tests/partition_server/blob_testing.h"
+#include "tests/partition_server/partition_client_contract.h"
+#include "tests/partition_server/partition_server_fixture.h"
+
+namespace weft::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using Keep = TestPartitionServer::Keep;
+
+FindServer FindIn(std::vector<ServerInfo> servers) {
+  return [servers](const Place& place) -> std::optional<ServerInfo> {
+    for (const ServerInfo& server : servers) {
+      if (server.store_id == place.store_id) return server;
+    }
+    return std::nullopt;
+  };
+}
+
+// A cluster of three memory stores, and its client under grants of all tokens.
+class ClusterOfThree : public PartitionClient {
+ public:
+  ClusterOfThree(const std::string& folder, int64_t shard_bytes) {
+    ServerList list;
+    list.revision = 1;
+    for (const char* name : {"/a", "/b", "/c"}) {
+      servers_.push_back(std::make_unique<TestPartitionServer>(folder + name, Keep::kMemory));
+      list.partition_servers.push_back(servers_.back()->info());
+      stores_.push_back(list.partition_servers.back().store_id);
+    }
+    places_.SetServers(list);
+    PartitionTransfer::Options options;
+    options.shard_bytes = shard_bytes;
+    transfer_ =
+        std::make_unique<PartitionTransfer>(&blobs_, FindServerIn(&places_), &cancel_, options);
+    client_ = std::make_unique<ClusterPartitionClient>(&places_, transfer_.get());
+  }
+
+  absl::Status Read(const PartitionVersion& version, EmbeddingPartition* out) override {
+    VersionInfo info;
+    {
+      MutexLock lock(&mu_);
+      const auto found = versions_.find(version);
+      // Of one that is not stored: where another one lies.
+      info = found != versions_.end() ? found->second : versions_.begin()->second;
+      info.version = version;
+      places_.AddGrant(next_grant_++, {info}, {}, 1);
+    }
+    return client_->Read(version, out);
+  }
+  absl::Status Store(const PartitionVersion& version,
+                     const EmbeddingPartition& partition) override {
+    MutexLock lock(&mu_);
+    places_.AddGrant(version.token, {}, stores_, 2);
+    const absl::Status status = client_->Store(version, partition);
+    if (!status.ok()) return status;
+    for (const VersionInfo& stored : places_.Stored(version.token)) {
+      if (stored.version == version) versions_[version] = stored;
+    }
+    EXPECT_EQ(versions_[version].shards[0].places.size(), 2u);
+    return absl::OkStatus();
+  }
+
+ private:
+  std::vector<std::unique_ptr<TestPartitionServer>> servers_;
+  std::vector<StoreId> stores_;
+  PlaceDirectory places_;
+  CancelFlag cancel_;
+  ChannelPool channels_{{.connections = 2, .security = {}}};
+  RunFence fence_{kContext};
+  GrpcBlobClient blobs_{&channels_, &fence_, {}};
+  std::unique_ptr<PartitionTransfer> transfer_;
+  std::unique_ptr<ClusterPartitionClient> client_;
+  Mutex mu_;
+  std::map<PartitionVersion, VersionInfo> versions_;
+  Token next_grant_ = 1'000'000;  // of reads
+};
+
+INSTANTIATE_TEST_SUITE_P(Cluster, PartitionClientContractTest,
+                         ::testing::Values(
+                             [](const std::string& folder) -> std::unique_ptr<PartitionClient> {
+                               return std::make_unique<ClusterOfThree>(folder, 1 << 20);
+                             },
+                             [](const std::string& folder) -> std::unique_ptr<PartitionClient> {
+                               return std::make_unique<ClusterOfThree>(folder, 1);  // a row a shard
+                             }));
+
+class PartitionServiceTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<TestPartitionServer> Start(Keep keep, const std::string& name = "store") {
+    return std::make_unique<TestPartitionServer>(dir.File(name), keep);
+  }
+
+  absl::StatusOr<Place> Put(const TestPartitionServer& server, const ShardName& name,
+                            const std::string& content) {
+    std::vector<uint64_t> checksums;
+    for (int64_t i = 0; i < NumSegments(static_cast<int64_t>(content.size())); ++i) {
+      checksums.push_back(SegmentChecksum({SegmentOf(content, i)}));
+    }
+    return client.Put(server.address(), name, InfoOf(content), checksums,
+                      [&](int64_t i) { return BytePieces{SegmentOf(content, i)}; });
+  }
+
+  absl::StatusOr<std::string> Get(const TestPartitionServer& server, const ShardName& name,
+                                  const BlobInfo& info) {
+    std::string content;
+    const absl::Status status =
+        client.Get(server.address(), name, info,
+                   [&](int64_t, uint64_t checksum, absl::Span<const absl::string_view> pieces) {
+                     EXPECT_EQ(SegmentChecksum(pieces), checksum);
+                     for (const absl::string_view piece : pieces)
+                       content.append(piece.data(), piece.size());
+                     return absl::OkStatus();
+                   });
+    if (!status.ok()) return status;
+    return content;
+  }
+
+  std::unique_ptr<v1::PartitionService::Stub> Stub(const TestPartitionServer& server) {
+    return v1::PartitionService::NewStub(*channels.Get(server.address()));
+  }
+
+  // A stream made by protobuf, as any other client would make it.
+  absl::Status PutMessages(const TestPartitionServer& server,
+                           const std::vector<v1::PutBlobRequest>& messages,
+                           v1::PutBlobResponse* response) {
+    grpc::ClientContext context;
+    const auto stub = Stub(server);
+    const auto writer = stub->PutBlob(&context, response);
+    for (const v1::PutBlobRequest& message : messages) {
+      if (!writer->Write(message)) break;
+    }
+    writer->WritesDone();
+    return FromGrpcStatus(writer->Finish());
+  }
+
+  static v1::PutBlobRequest Header(const ShardName& name, const BlobInfo& info,
+                                   const RunContext& context = kContext) {
+    v1::PutBlobRequest request;
+    *request.mutable_header()->mutable_context() = ToProto(context);
+    *request.mutable_header()->mutable_name() = ToProto(name);
+    request.mutable_header()->set_size_bytes(info.bytes);
+    request.mutable_header()->set_xxh3(info.checksum);
+    return request;
+  }
+
+  static v1::PutBlobRequest Segment(const std::string& content, int64_t index) {
+    const absl::string_view segment = SegmentOf(content, index);
+    v1::PutBlobRequest request;
+    request.mutable_segment()->set_index(static_cast<uint32_t>(index));
+    request.mutable_segment()->set_xxh3(SegmentChecksum({segment}));
+    request.mutable_segment()->set_data(segment.data(), segment.size());
+    return request;
+  }
+
+  static constexpr ShardName kName = {{{0, 0}, 7}, 0};
+
+  TempDir dir;
+  ChannelPool channels{{.connections = 2, .security = {}}};
+  RunFence fence{kContext};
+  GrpcBlobClient client{&channels, &fence, {}};
+};
+
+TEST_F(PartitionServiceTest, GivesBackWhatWasPutAndSaysWhereItLies) {
+  for (const Keep keep : {Keep::kMemory, Keep::kDisk}) {
+    const auto server = Start(keep, keep == Keep::kDisk ? "disk" : "memory");
+    for (const int64_t bytes : {int64_t{0}, int64_t{1}, 3 * kSegmentBytes + 17}) {
+      const std::string content = Content(1, bytes);
+      const ShardName name = {{{0, 0}, static_cast<Token>(bytes)}, 1};
+
+      const auto place = Put(*server, name, content);
+
+      ASSERT_THAT(place, IsOk());
+      EXPECT_EQ(place->store_id, server->store.store_id());
+      EXPECT_EQ(place->incarnation, keep == Keep::kDisk ? 0 : server->store.incarnation());
+      const auto got = Get(*server, name, InfoOf(content));
+      ASSERT_THAT(got, IsOk());
+      EXPECT_TRUE(*got == content);
+    }
+  }
+}
+
+TEST_F(PartitionServiceTest, SpeaksProtobufWithEverybodyElse) {
+  const auto server = Start(Keep::kMemory);
+  const std::string content = Content(1, kSegmentBytes + 10);
+  v1::PutBlobResponse stored;
+  ASSERT_THAT(
+      PutMessages(*server,
+                  {Header(kName, InfoOf(content)), Segment(content, 0), Segment(content, 1)},
+                  &stored),
+      IsOk());
+  EXPECT_EQ(stored.store_id(), server->store.store_id());
+  EXPECT_EQ(stored.context().term(), kContext.term);
+
+  grpc::ClientContext context;
+  v1::GetBlobRequest request;
+  *request.mutable_context() = ToProto(kContext);
+  *request.mutable_name() = ToProto(kName);
+  request.set_first_segment(1);
+  const auto stub = Stub(*server);
+  const auto reader = stub->GetBlob(&context, request);
+  v1::GetBlobResponse header;
+  v1::GetBlobResponse segment;
+  v1::GetBlobResponse none;
+  ASSERT_TRUE(reader->Read(&header));
+  ASSERT_TRUE(reader->Read(&segment));
+  EXPECT_FALSE(reader->Read(&none));
+  ASSERT_TRUE(reader->Finish().ok());
+  EXPECT_EQ(header.header().size_bytes(), kSegmentBytes + 10);
+  EXPECT_EQ(segment.segment().index(), 1u);
+  EXPECT_TRUE(segment.segment().data() == SegmentOf(content, 1));
+}
+
+TEST_F(PartitionServiceTest, PuttingTheSameAgainIsAnsweredAtOnceAndAnotherContentIsRefused) {
+  const auto server = Start(Keep::kMemory);
+  const std::string content = Content(1, 20 * kSegmentBytes);
+  ASSERT_THAT(Put(*server, kName, content), IsOk());
+  const int64_t received = server->service.stats().bytes_received;
+
+  EXPECT_THAT(Put(*server, kName, content), IsOk());
+  EXPECT_EQ(server->service.stats().bytes_received, received);
+  EXPECT_THAT(Put(*server, kName, Content(2, 100)), StatusIs(absl::StatusCode::kAlreadyExists));
+}
+
+TEST_F(PartitionServiceTest, WhatDoesNotFitIsRefusedAndCountedAndChangesNothing) {
+  const auto server = Start(Keep::kMemory);
+  const std::string content = Content(1, 2 * kSegmentBytes);
+  const BlobInfo info = InfoOf(content);
+  v1::PutBlobResponse ignored;
+  v1::PutBlobRequest wrong_checksum = Segment(content, 1);
+  wrong_checksum.mutable_segment()->set_xxh3(1);
+  v1::PutBlobRequest short_segment = Segment(content, 0);
+  short_segment.mutable_segment()->mutable_data()->resize(100);
+  const v1::PutBlobRequest head = Header(kName, info);
+  const v1::PutBlobRequest first = Segment(content, 0);
+  const v1::PutBlobRequest second = Segment(content, 1);
+  using Messages = std::vector<v1::PutBlobRequest>;
+
+  int64_t malformed = 0;
+  for (const Messages& messages :
+       {Messages{head, second}, Messages{head, first, first}, Messages{head, first},
+        Messages{head, first, second, second}, Messages{first}, Messages{}, Messages{head, head},
+        Messages{head, short_segment}, Messages{v1::PutBlobRequest()},
+        Messages{Header(kName, {int64_t{1} << 62, 0})}, Messages{Header(kName, {-1, 0})}}) {
+    EXPECT_THAT(PutMessages(*server, messages, &ignored),
+                StatusIs(absl::StatusCode::kInvalidArgument));
+    EXPECT_EQ(server->service.stats().malformed, ++malformed);
+  }
+  EXPECT_THAT(PutMessages(*server, {head, first, wrong_checksum}, &ignored),
+              StatusIs(absl::StatusCode::kDataLoss));
+  EXPECT_THAT(PutMessages(*server, {Header(kName, {info.bytes, 1}), first, second}, &ignored),
+              StatusIs(absl::StatusCode::kDataLoss));
+  EXPECT_EQ(server->service.stats().wrong_checksums, 2);
+  EXPECT_THAT(PutMessages(*server, {Header(kName, {int64_t{1} << 39, 0})}, &ignored),
+              StatusIs(absl::StatusCode::kResourceExhausted));
+
+  EXPECT_TRUE(server->store.Passing().empty());
+  EXPECT_EQ(server->store.stats().uploads, 0);
+  EXPECT_EQ(server->service.stats().blobs_stored, 0);
+}
+
+TEST_F(PartitionServiceTest, AnotherRunAndALowerTermAreRefusedAndCounted) {
+  const auto server = Start(Keep::kMemory);
+  const std::string content = Content(1, 100);
+  const BlobInfo info = InfoOf(content);
+  v1::PutBlobResponse ignored;
+  const auto put = [&](const RunContext& context) {
+    return PutMessages(*server, {Header(kName, info, context), Segment(content, 0)}, &ignored);
+  };
+
+  const std::string other(32, 'b');
+  EXPECT_THAT(
+      put({other, 3, 99, std::nullopt}),
+      StatusIs(absl::StatusCode::kFailedPrecondition, AllOf(HasSubstr(kRunId), HasSubstr(other))));
+  EXPECT_EQ(server->service.stats().wrong_runs, 1);
+  EXPECT_THAT(put({kRunId, 2, 98, std::nullopt}), StatusIs(absl::StatusCode::kAborted));
+  EXPECT_EQ(server->service.stats().stale_calls, 1);
+  EXPECT_THAT(put({}), StatusIs(absl::StatusCode::kInvalidArgument));
+  // A higher term is a later life of the lock server: from then on the old one is stale.
+  EXPECT_THAT(put({kRunId, 4, 100, std::nullopt}), IsOk());
+  EXPECT_THAT(Get(*server, kName, info), StatusIs(absl::StatusCode::kAborted));
+}
+
+TEST_F(PartitionServiceTest, BeforeItIsRegisteredAServerIsUnavailable) {
+  const TestPartitionServer server(dir.File("new"), Keep::kMemory, /*registered=*/false);
+
+  EXPECT_THAT(Get(server, kName, {1, 1}), StatusIs(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(Put(server, kName, "x"), StatusIs(absl::StatusCode::kUnavailable));
+}
+
+TEST_F(PartitionServiceTest, AnAddressWhereNobodyListensIsUnavailable) {
+  EXPECT_THAT(client.Get("127.0.0.1:1", kName, {1, 1}, [](auto...) { return absl::OkStatus(); }),
+              StatusIs(absl::StatusCode::kUnavailable));
+}
+
+TEST_F(PartitionServiceTest, AbsenceAndDamageAreStatements) {
+  const auto server = Start(Keep::kDisk);
+  EXPECT_THAT(Get(*server, kName, {1, 1}), StatusIs(absl::StatusCode::kNotFound));
+
+  const std::string content = Content(1, 2 * kSegmentBytes);
+  ASSERT_THAT(Put(*server, kName, content), IsOk());
+  EXPECT_THAT(Get(*server, kName, {2 * kSegmentBytes, 1}), StatusIs(absl::StatusCode::kDataLoss));
+  for (const auto& entry : std::filesystem::directory_iterator(dir.File("store/blobs/db"))) {
+    if (entry.path().extension() != ".sst") continue;
+    std::fstream file(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(kSegmentBytes + 100);
+    file.write("damaged", 7);
+  }
+
+  EXPECT_THAT(Get(*server, kName, InfoOf(content)), StatusIs(absl::StatusCode::kDataLoss));
+  EXPECT_THAT(server->store.Stat(kName), StatusIs(absl::StatusCode::kDataLoss));
+}
+
+TEST_F(PartitionServiceTest, StatTellsAndVerifies) {
+  const auto server = Start(Keep::kMemory);
+  const std::string content = Content(1, 1000);
+  ASSERT_THAT(Put(*server, kName, content), IsOk());
+  const auto stub = Stub(*server);
+  v1::StatBlobRequest request;
+  *request.mutable_context() = ToProto(kContext);
+  *request.mutable_name() = ToProto(kName);
+  request.set_verify(true);
+  v1::StatBlobResponse response;
+  grpc::ClientContext context;
+
+  ASSERT_TRUE(stub->StatBlob(&context, request, &response).ok());
+
+  EXPECT_EQ(response.size_bytes(), 1000);
+  EXPECT_EQ(response.xxh3(), InfoOf(content).checksum);
+  EXPECT_EQ(response.place().incarnation(), server->store.incarnation());
+}
+
+TEST_F(PartitionServiceTest, CopiesFromTheFirstStoreThatHasIt) {
+  const auto empty = Start(Keep::kMemory, "empty");
+  const auto full = Start(Keep::kMemory, "full");
+  const auto copy = Start(Keep::kDisk, "copy");
+  const std::string content = Content(1, 2 * kSegmentBytes + 5);
+  ASSERT_THAT(Put(*full, kName, content), IsOk());
+  const BlobInfo info = InfoOf(content);
+  v1::CopyBlobRequest request;
+  *request.mutable_context() = ToProto(kContext);
+  *request.mutable_version() = ToProto(kName.version);
+  request.mutable_shard()->set_size_bytes(info.bytes);
+  request.mutable_shard()->set_xxh3(info.checksum);
+  for (const std::string& address : {empty->address(), full->address()}) {
+    request.add_addresses(address);
+  }
+  const auto stub = Stub(*copy);
+  for (int repeat = 0; repeat < 2; ++repeat) {
+    v1::CopyBlobResponse response;
+    grpc::ClientContext context;
+    ASSERT_TRUE(stub->CopyBlob(&context, request, &response).ok());
+    EXPECT_EQ(response.place().store_id(), copy->store.store_id());
+    EXPECT_EQ(response.place().incarnation(), 0u);
+  }
+
+  EXPECT_TRUE(*Get(*copy, kName, info) == content);
+}
+
+TEST_F(PartitionServiceTest, ReadsRowsInTheOrderAskedForAndPartsOfThem) {
+  const auto server = Start(Keep::kMemory);
+  // 3 rows of 2 values, then 3 sums.
+  const float values[] = {0, 1, 10, 11, 20, 21, 7, 7, 7};
+  ASSERT_THAT(Put(*server, kName, std::string(reinterpret_cast<const char*>(values), 36)), IsOk());
+  const auto stub = Stub(*server);
+  const auto read = [&](std::vector<int64_t> rows, uint32_t dimension, uint32_t first,
+                        uint32_t columns) -> absl::StatusOr<std::vector<float>> {
+    v1::ReadRowsRequest request;
+    *request.mutable_context() = ToProto(kContext);
+    *request.mutable_name() = ToProto(kName);
+    request.set_dimension(dimension);
+    request.mutable_rows()->Add(rows.begin(), rows.end());
+    request.set_first_column(first);
+    request.set_num_columns(columns);
+    v1::ReadRowsResponse response;
+    grpc::ClientContext context;
+    const absl::Status status = FromGrpcStatus(stub->ReadRows(&context, request, &response));
+    if (!status.ok()) return status;
+    std::vector<float> result(response.values().size() / sizeof(float));
+    std::memcpy(result.data(), response.values().data(), response.values().size());
+    return result;
+  };
+
+  EXPECT_EQ(*read({2, 0}, 2, 0, 0), (std::vector<float>{20, 21, 0, 1}));
+  EXPECT_EQ(*read({1, 2}, 2, 1, 1), (std::vector<float>{11, 21}));
+  EXPECT_EQ(*read({}, 2, 0, 0), std::vector<float>());
+  EXPECT_THAT(read({3}, 2, 0, 0), StatusIs(absl::StatusCode::kOutOfRange));
+  EXPECT_THAT(read({-1}, 2, 0, 0), StatusIs(absl::StatusCode::kOutOfRange));
+  EXPECT_THAT(read({0}, 2, 2, 1), StatusIs(absl::StatusCode::kOutOfRange));
+  EXPECT_THAT(read({0}, 3, 0, 0), StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(read(std::vector<int64_t>(kSegmentBytes / 8 + 1), 2, 0, 0),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+// --- large partitions, with gRPC's limits in place ---
+
+int64_t StatusKilobytes(const std::string& field) {
+  std::ifstream file("/proc/self/status");
+  std::string line;
+  while (std::getline(file, line)) {
+    if (line.rfind(field + ":", 0) == 0) return std::stoll(line.substr(field.size() + 1));
+  }
+  return 0;
+}
+
+TEST_F(PartitionServiceTest, ALargePartitionWithRowsAboveFourMegabytesStreamsInBoundedMemory) {
+  const auto server = Start(Keep::kDisk);
+  CancelFlag cancel;
+  PartitionTransfer::Options options;
+  options.shard_bytes = 64 << 20;
+  options.streams = 2;
+  const PartitionTransfer partitions(&client, FindIn({server->info()}), &cancel, options);
+  constexpr int64_t kDimension = 1'300'000;  // 5.2 MB a row
+  EmbeddingPartition table(40, kDimension);
+  for (int64_t i = 0; i < table.embeddings.size(); ++i) {
+    table.embeddings.data()[i] = static_cast<float>(i % 1'000'003);
+  }
+  for (int64_t i = 0; i < 40; ++i) table.adagrad_sums.data()[i] = static_cast<float>(i);
+  EmbeddingPartition read(40, kDimension);
+  for (float& x : read.embeddings.span()) x = -1;  // its memory is there before
+  std::ofstream("/proc/self/clear_refs") << 5;     // the peak begins anew
+  const int64_t before = StatusKilobytes("VmRSS");
+
+  const auto stored = partitions.Store({{0, 0}, 7}, table, [&] {
+    return StoreTargets{{server->info()}, 1};
+  });
+  ASSERT_THAT(stored, IsOk());
+  ASSERT_THAT(partitions.Read(*stored, &read), IsOk());
+
+  EXPECT_GE(stored->shards.size(), 3u);
+  EXPECT_EQ(Checksum(read), Checksum(table));
+  const int64_t peak = StatusKilobytes("VmHWM");
+  // 208 MB went both ways. Two streams of 16 MiB windows at both ends and a few segments.
+  EXPECT_LT(peak - before, 120 << 10) << before << " kB before, " << peak << " kB at most";
+}
+
+// --- what the lock server orders ---
+
+TEST_F(PartitionServiceTest, APersistedBlobIsAllThatARestartedMemoryStoreHas) {
+  const std::string content = Content(1, kSegmentBytes + 5);
+  const ShardName passing = {{{0, 1}, 7}, 0};
+  {
+    const auto server = Start(Keep::kMemory);
+    ASSERT_THAT(Put(*server, kName, content), IsOk());
+    ASSERT_THAT(Put(*server, passing, content), IsOk());
+    EXPECT_EQ(server->store.Passing().size(), 2u);
+
+    const OrderResult result = server->orders.Execute({5, PersistShards{{kName}}}, {});
+
+    EXPECT_EQ(result.order_id, 5u);
+    ASSERT_THAT(result.status, IsOk());
+    EXPECT_THAT(server->orders.Execute({5, PersistShards{{kName}}}, {}).status, IsOk());
+    EXPECT_EQ(server->store.PlaceOf(kName).incarnation, 0u);
+    EXPECT_EQ(server->store.Passing(), std::vector<ShardName>{passing});
+    EXPECT_THAT(server->orders.Execute({6, PersistShards{{{{{0, 9}, 9}, 0}}}}, {}).status,
+                StatusIs(absl::StatusCode::kNotFound));
+  }
+
+  const auto server = Start(Keep::kMemory);
+
+  EXPECT_TRUE(*Get(*server, kName, InfoOf(content)) == content);
+  EXPECT_THAT(Get(*server, passing, InfoOf(content)), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_EQ(server->store.PlaceOf(kName).incarnation, 0u);
+}
+
+TEST_F(PartitionServiceTest, OrdersCopyVerifyAndStoreManifests) {
+  const auto from = Start(Keep::kMemory, "from");
+  const auto to = Start(Keep::kMemory, "to");
+  const std::string content = Content(1, 100);
+  const auto place = Put(*from, kName, content);
+  ASSERT_THAT(place, IsOk());
+  ShardInfo shard;
+  shard.size_bytes = 100;
+  shard.xxh3 = InfoOf(content).checksum;
+  shard.places = {*place};
+  const std::vector<ServerInfo> servers = {to->info(), from->info()};
+
+  const OrderResult copied = to->orders.Execute({1, CopyShard{kName.version, shard}}, servers);
+  ASSERT_THAT(copied.status, IsOk());
+  ASSERT_TRUE(copied.stored.has_value());
+  EXPECT_EQ(copied.stored->shards[0].places[0].store_id, to->store.store_id());
+  EXPECT_THAT(to->orders.Execute({2, VerifyShard{kName}}, servers).status, IsOk());
+
+  const OrderResult manifest =
+      to->orders.Execute({3, StoreManifest{{{kManifestType, 0}, 9}, "all tokens"}}, servers);
+  ASSERT_THAT(manifest.status, IsOk());
+  // A manifest is for the time after a loss: durable at once.
+  EXPECT_EQ(manifest.stored->shards[0].places[0].incarnation, 0u);
+  EXPECT_THAT(to->orders.Execute({4, CutParameters{}}, servers).status,
+              StatusIs(absl::StatusCode::kInvalidArgument));
+
+  ASSERT_THAT(to->store.Sweep({9, {kName.version}}), IsOk());
+  EXPECT_THAT(to->orders.Execute({5, VerifyShard{kName}}, servers).status, IsOk());
+  EXPECT_THAT(to->orders.Execute({6, VerifyShard{{{{kManifestType, 0}, 9}, 0}}}, servers).status,
+              StatusIs(absl::StatusCode::kNotFound));
+  // A copy from a store that has restarted since asks nobody.
+  shard.places[0].incarnation += 1;
+  EXPECT_THAT(to->orders.Execute({7, CopyShard{{{3, 3}, 3}, shard}}, servers).status,
+              StatusIs(absl::StatusCode::kUnavailable));
+}
+
+}  // namespace
+}  // namespace weft::testing
