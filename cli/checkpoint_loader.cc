@@ -114,8 +114,11 @@ absl::Status Checkpoint::FindVersion() {
     types.push_back({config_.entities[t].name, config_.entities[t].num_partitions});
   }
   std::string warning;
-  WEFT_ASSIGN_OR_RETURN(version_,
-                        CheckpointDir(config_.checkpoint_path, types).CommittedVersion(&warning));
+  WEFT_ASSIGN_OR_RETURN(
+      CheckpointDir::PinnedVersion pinned,
+      CheckpointDir(config_.checkpoint_path, types).PinCommittedVersion(&warning));
+  version_ = pinned.version;
+  pin_ = std::move(pinned.pin);
   if (!warning.empty()) warnings_.push_back(std::move(warning));
   if (version_ > 0) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(

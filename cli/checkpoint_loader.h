@@ -3,19 +3,22 @@
 //
 // It is named by its folder (which holds the configuration it was trained with), by an epoch_N
 // folder in it, or by a run configuration (whose checkpoint_path it is). Opening it reads little;
-// tables are read when they are asked for.
+// tables are read when they are asked for. A training that goes on meanwhile keeps the version
+// until the object goes.
 //
 // Thread-safety: constant after Open; methods may be called from any thread.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "graph/checkpoint/version_pin.h"
 #include "services/common/float_block.h"
 #include "services/common/parameter_set.h"
 #include "services/common/run_config.h"
@@ -88,6 +91,7 @@ class Checkpoint {
   RunConfig config_;
   ModelSpec spec_;
   int64_t version_ = 0;
+  std::optional<VersionPin> pin_;
   std::vector<std::string> warnings_;
   std::vector<std::vector<int64_t>> entity_counts_;
 };

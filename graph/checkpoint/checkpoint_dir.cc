@@ -162,6 +162,26 @@ absl::StatusOr<int64_t> CheckpointDir::CommittedVersion(std::string* warning) co
   return version;
 }
 
+absl::StatusOr<CheckpointDir::PinnedVersion> CheckpointDir::PinCommittedVersion(
+    std::string* warning) const {
+  constexpr int kAttempts = 20;
+  for (int attempt = 1;; ++attempt) {
+    const absl::StatusOr<int64_t> version = CommittedVersion(warning);
+    if (version.ok()) {
+      if (*version == 0) return PinnedVersion();
+      std::optional<VersionPin> pin = VersionPin::Share(ModelPath(*version));
+      if (pin.has_value() && MissingFilesOf(*version).empty()) {
+        return PinnedVersion{*version, std::move(pin)};
+      }
+    }
+    // A training may have replaced it between two of these steps.
+    if (attempt < kAttempts) continue;
+    WEFT_RETURN_IF_ERROR(version.status());
+    return absl::DataLossError(
+        absl::StrCat(path_, ": version ", *version, " was removed while it was opened"));
+  }
+}
+
 absl::Status CheckpointDir::Commit(int64_t version) {
   WEFT_CHECK(version >= 1);
   const std::vector<std::string> missing = MissingFilesOf(version);
@@ -192,6 +212,12 @@ absl::Status CheckpointDir::Remove(int64_t version) {
     return absl::OkStatus();
   }
   if (IsPreserved(version)) return absl::OkStatus();
+  bool pinned = false;
+  const std::optional<VersionPin> own = VersionPin::Own(ModelPath(version), &pinned);
+  if (pinned) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(path_, ": version ", version, " is being read"));
+  }
   for (const std::string& file : FilesOf(version)) {
     const std::string path = absl::StrCat(path_, "/", file);
     if (unlink(path.c_str()) != 0 && errno != ENOENT) {

@@ -15,11 +15,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "graph/checkpoint/version_pin.h"
 
 namespace weft {
 
@@ -46,12 +48,19 @@ class CheckpointDir {
   // whole version is there although files of some version are.
   absl::StatusOr<int64_t> CommittedVersion(std::string* warning = nullptr) const;
 
+  // The same for who reads the version while its training may go on: it stays until the pin goes.
+  struct PinnedVersion {
+    int64_t version = 0;
+    std::optional<VersionPin> pin;
+  };
+  absl::StatusOr<PinnedVersion> PinCommittedVersion(std::string* warning = nullptr) const;
+
   // Switches readers to `version` >= 1. Errors: FailedPrecondition when one of its files is missing
   // or empty; ResourceExhausted (disk full) and whatever else writing the version file may give.
   absl::Status Commit(int64_t version);
 
   // Removes the files of `version` that exist. The committed version and preserved ones stay, which
-  // is no error.
+  // is no error. Errors: FailedPrecondition while somebody has it pinned.
   absl::Status Remove(int64_t version);
 
   // Makes epoch_{epoch}/ with relative links to the files of `version`, idempotently; what another

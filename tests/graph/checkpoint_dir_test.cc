@@ -8,6 +8,7 @@
 
 #include "graph/checkpoint/embeddings_file.h"
 #include "graph/checkpoint/model_file.h"
+#include "graph/checkpoint/version_pin.h"
 #include "services/common/file_util.h"
 #include "tests/testing/status_matchers.h"
 #include "tests/testing/temp_dir.h"
@@ -47,6 +48,37 @@ TEST_F(CheckpointDirTest, NothingIsVersionZero) {
   ASSERT_THAT(version, IsOk());
   EXPECT_EQ(*version, 0);
   EXPECT_THAT(warning, IsEmpty());
+}
+
+TEST_F(CheckpointDirTest, APinnedVersionIsKeptUntilThePinGoes) {
+  WriteVersion(1);
+  ASSERT_THAT(dir_.Commit(1), IsOk());
+  auto first = dir_.PinCommittedVersion();
+  ASSERT_THAT(first, IsOk());
+  EXPECT_EQ(first->version, 1);
+  WriteVersion(2);
+  ASSERT_THAT(dir_.Commit(2), IsOk());
+  auto second = dir_.PinCommittedVersion();
+  EXPECT_EQ(second->version, 2);
+
+  EXPECT_THAT(dir_.Remove(1), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                       HasSubstr("version 1 is being read")));
+  EXPECT_TRUE(Exists("model.v1.h5"));
+  EXPECT_TRUE(Exists("embeddings_user_0.v1.h5"));
+
+  *first = {};
+  EXPECT_THAT(dir_.Remove(1), IsOk());
+  EXPECT_FALSE(Exists("model.v1.h5"));
+}
+
+TEST_F(CheckpointDirTest, WhatIsRemovedOrNotThereIsNotPinned) {
+  EXPECT_EQ(dir_.PinCommittedVersion()->version, 0);
+  WritePointer("3\n");
+  EXPECT_THAT(dir_.PinCommittedVersion(),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("version 3 is the committed one")));
+  WriteVersion(1);
+  EXPECT_TRUE(VersionPin::Share(dir_.ModelPath(1)).has_value());
+  EXPECT_FALSE(VersionPin::Share(dir_.ModelPath(2)).has_value());
 }
 
 TEST_F(CheckpointDirTest, ReadersSeeTheCommittedVersion) {

@@ -160,6 +160,8 @@ std::vector<int64_t> LocalCheckpoint::RemoveVersions(absl::Span<const int64_t> v
     const absl::Status status = dir_.Remove(version);
     if (status.ok()) {
       removed.push_back(version);
+    } else if (absl::IsFailedPrecondition(status)) {
+      WEFT_LOG_INFO("kept until the next pass: {}", std::string(status.message()));
     } else {
       WEFT_LOG_WARNING("cannot remove version {}, will try again: {}", version,
                        std::string(status.message()));

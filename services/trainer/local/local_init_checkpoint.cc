@@ -26,16 +26,19 @@ std::string LocalInitCheckpoint::EmbeddingsPath(EntityTypeId type, int partition
 absl::StatusOr<LocalInitCheckpoint> LocalInitCheckpoint::Open(const RunConfig& config,
                                                               const LocalData& data) {
   const std::string context = absl::StrCat("init_path ", *config.init_path);
-  const absl::StatusOr<int64_t> version = CheckpointDir(*config.init_path, {}).CommittedVersion();
-  if (!version.ok()) return Annotate(version.status(), context);
-  if (*version == 0) {
+  absl::StatusOr<CheckpointDir::PinnedVersion> pinned =
+      CheckpointDir(*config.init_path, {}).PinCommittedVersion();
+  if (!pinned.ok()) return Annotate(pinned.status(), context);
+  const int64_t version = pinned->version;
+  if (version == 0) {
     return absl::NotFoundError(absl::StrCat(context, ": has no committed checkpoint"));
   }
   const std::vector<std::vector<int64_t>>& entity_counts = data.entity_counts;
-  LocalInitCheckpoint checkpoint(config, *version);
+  LocalInitCheckpoint checkpoint(config, version);
+  checkpoint.pin_ = std::make_shared<VersionPin>(*std::move(pinned->pin));
   // A model file that is not there is told when it is read.
   const uint64_t digest =
-      ReadEntitiesDigest(CheckpointDir(*config.init_path, {}).ModelPath(*version)).value_or(0);
+      ReadEntitiesDigest(CheckpointDir(*config.init_path, {}).ModelPath(version)).value_or(0);
   if (digest != 0 && data.entities_digest != 0 && digest != data.entities_digest) {
     return absl::FailedPreconditionError(absl::StrCat(
         context, ": was trained on entities with other names or in another order than those in ",

@@ -5,11 +5,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "graph/checkpoint/version_pin.h"
 #include "services/common/embedding_partition.h"
 #include "services/common/run_config.h"
 #include "services/common/types.h"
@@ -42,6 +44,7 @@ class LocalInitCheckpoint {
 
   std::string folder_;
   int64_t version_ = 0;
+  std::shared_ptr<VersionPin> pin_;  // of the version; another training may go on with it
   std::vector<std::string> type_names_;
   std::vector<bool> has_;
   std::vector<std::string> missing_;
