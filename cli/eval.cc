@@ -24,6 +24,7 @@
 #include "cli/progress.h"
 #include "cli/reference_hook.h"
 #include "cli/report_file.h"
+#include "graph/dataset_manifest.h"
 #include "services/common/status_macros.h"
 #include "services/trainer/edge_filter.h"
 #include "services/trainer/ranking.h"
@@ -104,6 +105,8 @@ class Evaluation {
     if (flags_.by_relation) {
       WEFT_ASSIGN_OR_RETURN(relation_names, checkpoint_.RelationNames());
     }
+    WEFT_RETURN_IF_ERROR(CheckSameImport(config_.entity_path, flags_.edges));
+    WEFT_RETURN_IF_ERROR(CheckSameImport(config_.entity_path, flags_.filters));
     WEFT_ASSIGN_OR_RETURN(edges_, ReadEvaluatedEdges(flags_.edges, spec_, entities_));
     report_.protocol.num_edges = static_cast<int64_t>(edges_.size());
     const RankingQueries queries(spec_, edges_, sides_);
@@ -111,7 +114,11 @@ class Evaluation {
 
     // A checkpoint may have been moved away from the edges that it was trained on.
     const std::string missing = FirstMissing(config_.edge_paths);
-    if (!missing.empty()) report_.unseen_note = absl::StrCat("edge_paths: no folder ", missing);
+    if (!missing.empty()) {
+      report_.unseen_note = absl::StrCat("edge_paths: no folder ", missing);
+    } else {
+      WEFT_RETURN_IF_ERROR(CheckSameImport(config_.entity_path, config_.edge_paths));
+    }
     EdgeFilter filter(queries);
     WEFT_ASSIGN_OR_RETURN(
         report_.protocol.num_filter_edges,

@@ -146,6 +146,12 @@ absl::Status CountMismatch(const std::string& path, int64_t counted, int64_t rec
 }
 
 // `manifest`: null when there is none. Its settings agree with the schema.
+absl::Status OfAnotherImport(const std::string& edge_path, const std::string& entity_path) {
+  return absl::FailedPreconditionError(
+      absl::StrCat(edge_path, ": belongs to another import than the entities in ", entity_path,
+                   "; import them together"));
+}
+
 absl::Status CheckCounts(const DatasetSchema& schema, const std::string& entity_path,
                          const DatasetManifest* manifest) {
   for (size_t t = 0; t < schema.entities.size(); ++t) {
@@ -321,6 +327,20 @@ absl::StatusOr<DatasetManifest> ReadManifest(const std::string& folder) {
   return ParseManifest(json, path);
 }
 
+absl::Status CheckSameImport(const std::string& entity_path,
+                             absl::Span<const std::string> edge_paths) {
+  const absl::StatusOr<DatasetManifest> manifest = ReadManifest(entity_path);
+  if (absl::IsNotFound(manifest.status())) return absl::OkStatus();
+  WEFT_RETURN_IF_ERROR(manifest.status());
+  for (const std::string& edge_path : edge_paths) {
+    const absl::StatusOr<DatasetManifest> edges = ReadManifest(edge_path);
+    if (absl::IsNotFound(edges.status())) continue;  // made by PBG
+    WEFT_RETURN_IF_ERROR(edges.status());
+    if (edges->import_id != manifest->import_id) return OfAnotherImport(edge_path, entity_path);
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<uint64_t> EntitiesDigest(const std::string& entity_path) {
   const absl::StatusOr<DatasetManifest> manifest = ReadManifest(entity_path);
   if (absl::IsNotFound(manifest.status())) return uint64_t{0};
@@ -368,9 +388,7 @@ absl::Status CheckDataset(const DatasetSchema& schema, const std::string& entity
     if (absl::IsNotFound(edges.status())) continue;  // made by PBG
     WEFT_RETURN_IF_ERROR(edges.status());
     if (!manifest.ok() || edges->import_id != manifest->import_id) {
-      return absl::FailedPreconditionError(
-          absl::StrCat(edge_path, ": belongs to another import than the entities in ", entity_path,
-                       "; import them together"));
+      return OfAnotherImport(edge_path, entity_path);
     }
   }
   return absl::OkStatus();

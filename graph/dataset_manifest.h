@@ -114,6 +114,11 @@ std::string ManifestToJson(const DatasetManifest& manifest);
 // manifest in `entity_path` has them. 0 when there is no manifest. Errors: as ReadManifest.
 absl::StatusOr<uint64_t> EntitiesDigest(const std::string& entity_path);
 
+// Whether the ids in these edge paths are those of the entities in `entity_path`, as far as both
+// have manifests. Errors: FailedPrecondition (of another import; names the edge path), DataLoss.
+absl::Status CheckSameImport(const std::string& entity_path,
+                             absl::Span<const std::string> edge_paths);
+
 // Where an import works within a folder until it publishes. See CheckDataset.
 inline constexpr char kImportStagingFolder[] = ".weft-import";
 inline constexpr char kImportCommitFile[] = "commit.json";

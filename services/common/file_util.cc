@@ -150,7 +150,8 @@ absl::Status RemoveLeftovers(const std::string& folder) {
 absl::Status LinkFile(const std::string& from, const std::string& to) {
   const std::string aside = absl::StrCat(to, ".tmp.", getpid());
   unlink(aside.c_str());
-  if (link(from.c_str(), aside.c_str()) != 0) {
+  // Of a link, what it leads to: a relative one would lead elsewhere from another folder.
+  if (linkat(AT_FDCWD, from.c_str(), AT_FDCWD, aside.c_str(), AT_SYMLINK_FOLLOW) != 0) {
     if (errno == ENOENT) return ErrnoStatus(errno, absl::StrCat("cannot link ", from));
     std::error_code error;
     std::filesystem::copy_file(from, aside, error);
