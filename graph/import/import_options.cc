@@ -1,6 +1,8 @@
 // Checks of ImportOptions, and the settings that identify an import.
 #include <algorithm>
+#include <filesystem>
 #include <set>
+#include <string>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -90,6 +92,13 @@ absl::Status CheckImportOptions(const ImportOptions& options) {
   problems.Require(
       std::count_if(options.inputs.begin(), options.inputs.end(), IsStandardInput) <= 1,
       "only one input can be - (standard input)");
+  std::set<std::filesystem::path> folders;
+  for (const std::string& edge_path : options.edge_paths) {
+    // With and without a slash at the end.
+    const std::filesystem::path folder = std::filesystem::path(edge_path + "/.").lexically_normal();
+    problems.Require(folders.insert(folder).second,
+                     absl::StrCat("edge_paths: ", edge_path, " is there twice"));
+  }
   const int64_t num_buckets =
       int64_t{options.schema.NumPartitions(Side::kLhs)} * options.schema.NumPartitions(Side::kRhs);
   problems.Require(num_buckets <= kMaxBuckets,

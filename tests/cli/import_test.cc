@@ -145,6 +145,8 @@ TEST_F(ImportCommandTest, BadUsageIsExitCode2) {
       {"train.tsv", "valid.tsv", "--lhs-col", "0", "--rhs-col", "2", "--memory", "1M"},
       {"-", "-", "--lhs-col", "0", "--rhs-col", "2"},
       {"train.tsv", "valid.tsv", "--lhs-col", "0", "--rhs-col", "2", "--set", "lr=-1"},
+      {"train.tsv", "valid.tsv", "--lhs-col", "0", "--rhs-col", "2", "--set",
+       "edge_paths=a/b,a//b/"},
   };
   for (const std::vector<std::string>& mistake : mistakes) {
     const ProgramResult result = Import(mistake);

@@ -5,7 +5,7 @@
 //   checkpoint_path/            PBG's files: the committed version, and what it is made of
 //     .weft/lock                held while a process trains here
 //     .weft/run.log             the run's state (services/lock_server/file_run_store.h)
-//     .weft/blobs/              partitions by token (services/partition_server/partition_file_store.h)
+//     .weft/blobs/              partitions by token (partition_server/partition_file_store.h)
 //     .weft/shared.snapshot     what all trainers share, in the middle of a pass
 // Without .weft a run continues from the committed version; so a folder may come from PBG.
 //
