@@ -114,13 +114,18 @@ def run_weft(config, weft):
             "memory": memory}
 
 
+def blas_kernels():
+    """Debian's OpenBLAS does not know newer processors: the best kernels that it has for this one."""
+    flags = pathlib.Path("/proc/cpuinfo").read_text().split()
+    return "SKYLAKEX" if "avx512vl" in flags else "HASWELL" if "avx2" in flags else "NEHALEM"
+
+
 def run_pbg(config, pbg, python):
     model = config.parent / "model"
     shutil.rmtree(model, ignore_errors=True)
     script = config.parent / "run_pbg.py"
     script.write_text(RUN_PBG)
-    # Debian's OpenBLAS does not know newer processors; name the best kernels it has.
-    env = {**os.environ, "PYTHONPATH": str(pbg), "OPENBLAS_CORETYPE": "SKYLAKEX",
+    env = {**os.environ, "PYTHONPATH": str(pbg), "OPENBLAS_CORETYPE": blas_kernels(),
            "OMP_NUM_THREADS": "1"}
     output, memory = run([python, script, config], env)
     trained = re.findall(r"Trained (\d+) edges in ([\d.]+) s", output)

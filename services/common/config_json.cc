@@ -279,12 +279,16 @@ JsonNode JsonNode::String(absl::string_view text) {
   return node;
 }
 
+JsonNode JsonNode::Array() { return Array(std::vector<JsonNode>()); }
+
 JsonNode JsonNode::Array(std::vector<JsonNode> elements) {
   JsonNode node;
   node.kind = Kind::kArray;
   node.elements = std::move(elements);
   return node;
 }
+
+JsonNode JsonNode::Object() { return Object(std::vector<JsonMember>()); }
 
 JsonNode JsonNode::Object(std::vector<JsonMember> members) {
   JsonNode node;

@@ -37,8 +37,10 @@ struct JsonNode {
   static JsonNode Integer(uint64_t value);
   static JsonNode Decimal(double value);
   static JsonNode String(absl::string_view text);
-  static JsonNode Array(std::vector<JsonNode> elements = {});
-  static JsonNode Object(std::vector<JsonMember> members = {});
+  static JsonNode Array();
+  static JsonNode Array(std::vector<JsonNode> elements);
+  static JsonNode Object();
+  static JsonNode Object(std::vector<JsonMember> members);
 
   bool is(Kind k) const { return kind == k; }
   // The first member of that key; null without one.
