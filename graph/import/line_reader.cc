@@ -52,7 +52,9 @@ absl::Status LineReader::SkipRestOfLine() {
 
 absl::StatusOr<bool> LineReader::Read(LineBlock* block) {
   if (skipping_) WEFT_RETURN_IF_ERROR(SkipRestOfLine());
-  Reserve(&block->data, &block->capacity, 0, std::max(options_.block_bytes, carry_size_));
+  // The first block shows whether there is a byte order mark, however small blocks are.
+  Reserve(&block->data, &block->capacity, 0,
+          std::max({options_.block_bytes, carry_size_, kByteOrderMark.size()}));
   if (carry_size_ > 0) std::memcpy(block->data.get(), carry_.get(), carry_size_);
   size_t size = std::exchange(carry_size_, 0);
   size_t end = 0;       // of the last whole line
