@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "services/common/changed_rows.h"
 #include "services/common/embedding_partition.h"
 #include "services/common/random.h"
 #include "services/trainer/kernels/row_ops.h"
@@ -44,18 +45,22 @@ void BM_GatherRows(benchmark::State& state) {
 }
 BENCHMARK(BM_GatherRows)->Arg(100)->Arg(200)->Arg(400);
 
+// Second argument: whether the table is shared, and its rows are marked when they are written.
 void BM_AdagradRows(benchmark::State& state) {
   Rows rows(state.range(0));
+  ChangedRows changed(static_cast<size_t>(rows.table.count()));
+  EmbeddingTable table = View(rows.table);
+  if (state.range(1) != 0) table.changed = changed.data();
   std::vector<RowStep> steps(kRowsOfABatch);
   int64_t i = 0;
   for (auto _ : state) {
     const auto batch = rows.Batch(i++);
     for (int32_t r = 0; r < kRowsOfABatch; ++r) steps[r] = {batch[r], r};
-    AdagradRows(View(rows.table), steps, rows.rows(), 0.01f);
+    AdagradRows(table, steps, rows.rows(), 0.01f);
   }
   state.SetItemsProcessed(state.iterations() * kRowsOfABatch);
 }
-BENCHMARK(BM_AdagradRows)->Arg(100)->Arg(200)->Arg(400);
+BENCHMARK(BM_AdagradRows)->ArgsProduct({{100, 200, 400}, {0, 1}});
 
 }  // namespace
 }  // namespace weft::bench

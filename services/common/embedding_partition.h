@@ -33,6 +33,7 @@ struct EmbeddingTable {
   float* adagrad_sums = nullptr;  // [count]
   int64_t count = 0;
   int64_t dimension = 0;
+  uint8_t* changed = nullptr;  // [count]; whoever writes a row marks it; nullptr: nobody asks
 };
 
 inline EmbeddingTable View(EmbeddingPartition& p) {

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "services/common/changed_rows.h"
 #include "services/common/float_block.h"
 
 namespace weft {
@@ -22,6 +23,7 @@ struct Parameter {
   std::vector<int64_t> shape;  // for one parameter per dynamic relation: [relations, ...]
   FloatBlock values;           // [shape[0], product of the rest]; [1, n] for a vector of n
   FloatBlock adagrad_sums;     // as values; AsyncAdagrad's element-wise sums
+  ChangedRows changed;         // rows of both that were written; empty: not tracked
 
   int64_t size() const { return values.size(); }
 };

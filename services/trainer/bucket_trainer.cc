@@ -65,6 +65,7 @@ const BatchTables& BucketTrainer::Prepare(const ModelSpec& spec, int64_t pass, c
 
 absl::Status BucketTrainer::TrainBatch(const Target& target, const Batcher& batcher, int64_t batch,
                                        Worker* worker) {
+  if (options_.before_batch) WEFT_RETURN_IF_ERROR(options_.before_batch());
   const BatchTables& tables =
       Prepare(options_.train_spec, target.pass, target, batcher, batch, worker);
   absl::StatusOr<BatchStats> stats =

@@ -36,6 +36,8 @@ class BucketTrainer {
     ModelSpec eval_spec;    // EvaluationSpec of the former
     bool evaluates = true;  // false: Evaluate is never called, its workspaces are not made
     uint64_t seed = 0;
+    // Called by a worker before each batch it trains; an error ends Train with it. May be empty.
+    std::function<absl::Status()> before_batch;
   };
 
   // `pool` and `parameters` must outlive this object.
@@ -63,6 +65,7 @@ class BucketTrainer {
   // Errors:
   //   OutOfRange: something was not finite; names bucket, batch and relation.
   //   Cancelled: `options.stop` became true before the last batch.
+  //   others: of before_batch.
   absl::StatusOr<TrainResult> Train(const Target& target, const GroupedEdges& edges,
                                     const HogwildPool::RunOptions& options);
 

@@ -59,7 +59,8 @@ TrainingLoop::~TrainingLoop() = default;
 
 absl::StatusOr<TrainingSummary> TrainingLoop::Run(const std::atomic<bool>& stop) {
   BucketTrainer::Options options{task_.spec, EvaluationSpec(task_.spec, task_.config),
-                                 task_.config.eval_fraction > 0, task_.seed};
+                                 task_.config.eval_fraction > 0, task_.seed,
+                                 [this, &stop] { return services_.params->WaitUntilFresh(stop); }};
   WEFT_ASSIGN_OR_RETURN(trainer_, BucketTrainer::Create(*services_.steps, std::move(options),
                                                         &live_->parameters, &pool_));
   WEFT_RETURN_IF_ERROR(services_.params->Join(live_));
@@ -113,6 +114,7 @@ absl::Status TrainingLoop::TrainUntilDone(const std::atomic<bool>& stop) {
 absl::Status TrainingLoop::TrainGrant(const Grant& grant, int64_t remaining,
                                       const std::atomic<bool>& stop) {
   std::vector<BucketStats> trained;
+  services_.params->BeginPass(grant.position.pass);
   edges_.Prefetch(grant.position, grant.buckets.front().bucket);  // while partitions are loaded
   absl::Status status = pipeline_.Load(grant);
   if (status.ok()) pipeline_.Prefetch(grant.hint);
@@ -233,8 +235,14 @@ absl::StatusOr<Stats> TrainingLoop::Evaluate(const BucketTrainer::Target& target
 
 std::vector<BatchTables> TrainingLoop::TablesOf(Bucket bucket) {
   auto table = [&](EntityTypeId type, Side side) {
-    return View(task_.IsShared(type) ? live_->unpartitioned[type]
-                                     : pipeline_.partition(task_.Partition(type, side, bucket)));
+    if (!task_.IsShared(type)) {
+      return View(pipeline_.partition(task_.Partition(type, side, bucket)));
+    }
+    EmbeddingTable shared = View(live_->unpartitioned[type]);
+    if (!live_->unpartitioned_changed.empty()) {
+      shared.changed = live_->unpartitioned_changed[type].data();
+    }
+    return shared;
   };
   std::vector<BatchTables> tables;
   for (const RelationSpec& relation : task_.spec.relations) {

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "services/common/changed_rows.h"
 #include "services/common/embedding_partition.h"
 #include "services/common/random.h"
 #include "services/trainer/fused/fused_batch_step.h"
@@ -387,6 +388,41 @@ TEST(FusedBatchStepTest, LossGoesDown) {
     ASSERT_THAT(last, IsOk());
     EXPECT_LT(last->loss, first->loss / 2);
   }
+}
+
+// What a step writes it marks, and nothing else: the parameter servers learn of marked rows only.
+TEST(FusedBatchStepTest, RowsThatChangeAreMarked) {
+  ModelSpec spec = ComplexSpec();
+  spec.global_emb = true;
+  spec.max_norm = 0.5f;
+  World w = Draw(spec, 5, 60, 1);
+  for (Parameter& p : w.parameters.all()) {
+    p.changed.assign(static_cast<size_t>(p.values.rows()), 0);
+  }
+  ChangedRows changed[2] = {ChangedRows(60), ChangedRows(60)};
+  BatchTables tables = w.tables();
+  tables.lhs.changed = changed[0].data();
+  tables.rhs.changed = changed[1].data();
+  const World before = Draw(spec, 5, 60, 1);
+
+  ASSERT_THAT(w.Step()->Train(w.batch(), w.negatives, tables), IsOk());
+
+  auto rows_that_differ = [](const FloatBlock& a, const FloatBlock& b) {
+    ChangedRows differ(static_cast<size_t>(a.rows()));
+    for (int64_t row = 0; row < a.rows(); ++row) {
+      differ[static_cast<size_t>(row)] = !std::ranges::equal(a.row(row), b.row(row));
+    }
+    return differ;
+  };
+  EXPECT_EQ(changed[0], rows_that_differ(w.lhs_table.embeddings, before.lhs_table.embeddings));
+  EXPECT_EQ(changed[1], rows_that_differ(w.rhs_table.embeddings, before.rhs_table.embeddings));
+  int64_t marked = 0;
+  for (size_t i = 0; i < w.parameters.all().size(); ++i) {
+    const Parameter& p = w.parameters.all()[i];
+    EXPECT_EQ(p.changed, rows_that_differ(p.values, before.parameters.all()[i].values)) << p.name;
+    marked += std::ranges::count(p.changed, 1);
+  }
+  EXPECT_GT(marked, 2);
 }
 
 // Under ThreadSanitizer: nothing but row_ops races.

@@ -6,6 +6,7 @@
 #include <limits>
 #include <vector>
 
+#include "services/common/changed_rows.h"
 #include "services/common/embedding_partition.h"
 #include "services/trainer/kernels/operator_ops.h"
 #include "services/trainer/kernels/row_ops.h"
@@ -66,7 +67,11 @@ TEST(RowOpsTest, LimitsNormsOfLongRowsOnly) {
     const float values[] = {3, 4, 0.3f, 0.4f, 6, 8, std::numeric_limits<float>::infinity(), 1};
     std::ranges::copy(values, table.embeddings.data());
     const std::vector<EntityOffset> offsets = {0, 1, 3};
-    LimitRowNorms(View(table), offsets, 1);
+    ChangedRows changed(4);
+    EmbeddingTable view = View(table);
+    view.changed = changed.data();
+    LimitRowNorms(view, offsets, 1);
+    EXPECT_THAT(changed, ElementsAre(1, 0, 0, 0));
 
     EXPECT_THAT(std::vector(table.embeddings.row(0).begin(), table.embeddings.row(0).end()),
                 ElementsAre(FloatNear(0.6f, 1e-6f), FloatNear(0.8f, 1e-6f)));
@@ -86,7 +91,11 @@ TEST(RowOpsTest, AdagradOfRowsUsesTheMeanSquare) {
     grads.at(0, 1) = 4;
     // Mean square 12.5, sum 16, root 4.
     const std::vector<RowStep> steps = {{.offset = 1, .slot = 0}};
-    AdagradRows(View(table), steps, grads.block(), 0.5f);
+    ChangedRows changed(2);
+    EmbeddingTable view = View(table);
+    view.changed = changed.data();
+    AdagradRows(view, steps, grads.block(), 0.5f);
+    EXPECT_THAT(changed, ElementsAre(0, 1));
 
     EXPECT_EQ(table.adagrad_sums.row(1)[0], 16);
     EXPECT_THAT(std::vector(table.embeddings.row(1).begin(), table.embeddings.row(1).end()),

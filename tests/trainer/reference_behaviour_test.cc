@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "services/common/changed_rows.h"
 #include "services/trainer/model/model_parameters.h"
 #include "services/trainer/nn/reference_factory.h"
 #include "tests/testing/status_matchers.h"
@@ -334,6 +335,44 @@ TEST(ReferenceFactoryTest, RefusesNamesThatNobodyRegistered) {
   c.spec.loss_name = "hinge";
   EXPECT_THAT(nn::ReferenceFactory().Make(c.spec, &c.parameters),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("loss_fn: 'hinge'")));
+}
+
+TEST(ReferenceBehaviourTest, RowsThatChangeAreMarked) {
+  StepOptions options;
+  options.op = Operator::kTranslation;
+  options.dynamic = true;
+  options.global_emb = true;
+  options.num_entities = 40;
+  StepCase c = DrawStepCase(options, 1);
+  const StepCase before = c.Clone();
+  for (Parameter& p : c.parameters.all()) {
+    p.changed.assign(static_cast<size_t>(p.values.rows()), 0);
+  }
+  ChangedRows changed[2] = {ChangedRows(40), ChangedRows(40)};
+  BatchTables tables = c.tables();
+  tables.lhs.changed = changed[0].data();
+  tables.rhs.changed = changed[1].data();
+
+  ASSERT_THAT(MakeStep(c)->Train(c.batch(), c.negatives, tables), IsOk());
+
+  // A row may be marked though its gradient was too small to move it, but none is missed.
+  auto missed = [](const FloatBlock& now, const FloatBlock& then, const ChangedRows& marks) {
+    int64_t count = 0;
+    for (int64_t row = 0; row < now.rows(); ++row) {
+      count +=
+          !std::ranges::equal(now.row(row), then.row(row)) && marks[static_cast<size_t>(row)] == 0;
+    }
+    return count;
+  };
+  EXPECT_EQ(missed(c.lhs_partition.embeddings, before.lhs_partition.embeddings, changed[0]), 0);
+  EXPECT_EQ(missed(c.rhs_partition.embeddings, before.rhs_partition.embeddings, changed[1]), 0);
+  EXPECT_GT(std::ranges::count(changed[0], 1), 0);
+  EXPECT_LT(std::ranges::count(changed[0], 1), 40);
+  for (size_t i = 0; i < c.parameters.all().size(); ++i) {
+    const Parameter& p = c.parameters.all()[i];
+    EXPECT_EQ(missed(p.values, before.parameters.all()[i].values, p.changed), 0) << p.name;
+    EXPECT_GT(std::ranges::count(p.changed, 1), 0) << p.name;
+  }
 }
 
 }  // namespace

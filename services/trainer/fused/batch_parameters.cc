@@ -4,6 +4,7 @@
 #include <span>
 
 #include "absl/strings/str_cat.h"
+#include "services/common/changed_rows.h"
 #include "services/common/status_macros.h"
 #include "services/trainer/kernels/row_ops.h"
 #include "services/trainer/kernels/vector_ops.h"
@@ -107,6 +108,7 @@ void BatchParameters::Step(float lr) {
     if (grads == nullptr) continue;
     AdagradElements(globals_[t]->values.data(), globals_[t]->adagrad_sums.data(), grads,
                     globals_[t]->size(), lr);
+    if (!globals_[t]->changed.empty()) MarkChanged(globals_[t]->changed.data(), 0);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
+#include "services/common/changed_rows.h"
 #include "services/common/status_macros.h"
 #include "services/trainer/kernels/row_ops.h"
 #include "services/trainer/kernels/vector_ops.h"
@@ -128,6 +129,9 @@ void OperatorParameters::Step(float lr) {
       const int64_t cols = part->values.cols();
       const int64_t at = used_[static_cast<size_t>(s)] * cols;
       AdagradElements(part->values.data() + at, part->adagrad_sums.data() + at, g, cols, lr);
+      if (!part->changed.empty()) {
+        MarkChanged(part->changed.data(), used_[static_cast<size_t>(s)]);
+      }
       g += cols;
     }
   }

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <type_traits>
 
+#include "services/common/changed_rows.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "services/trainer/kernels/row_ops.cc"
 #include "hwy/foreach_target.h"
@@ -84,6 +86,7 @@ void LimitRowNormsImpl(const EmbeddingTable& table, std::span<const EntityOffset
     ForEachPart(table.dimension, [&](auto d, int64_t j) HWY_ATTR {
       hn::StoreU(hn::Mul(hn::LoadU(d, row + j), hn::Set(d, factor)), d, row + j);
     });
+    if (table.changed != nullptr) MarkChanged(table.changed, offset);
   }
 }
 
@@ -174,6 +177,8 @@ void LimitRowNorms(const EmbeddingTable& table, std::span<const EntityOffset> of
 void AdagradRows(const EmbeddingTable& table, std::span<const RowStep> steps, const RowBlock& grads,
                  float lr) {
   HWY_DYNAMIC_DISPATCH(AdagradRowsImpl)(table, steps, grads, lr);
+  if (table.changed == nullptr) return;  // as all partitioned ones
+  for (const RowStep& step : steps) MarkChanged(table.changed, step.offset);
 }
 
 void ReadParameter(const float* from, int64_t n, float* to) {

@@ -5,6 +5,7 @@
 // half updated and an update may be lost; both are rare, since a batch touches few of the rows, and
 // the method converges regardless. These races are the algorithm: row_ops.cc is compiled without
 // ThreadSanitizer's checks, and everything else is held to have none.
+// Rows that are written are marked, if the table asks for it (changed_rows.h).
 #pragma once
 
 #include <cstdint>

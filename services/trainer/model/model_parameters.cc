@@ -82,12 +82,17 @@ ParameterSet MakeInitialParameters(const ModelSpec& spec) {
 
 void FillInitialEmbeddings(uint64_t seed, PartitionKey key, double init_scale, int64_t begin,
                            int64_t end, FloatBlock* embeddings) {
+  FillInitialRows(seed, key, init_scale, begin, end, embeddings->cols(),
+                  embeddings->row(begin).data());
+}
+
+void FillInitialRows(uint64_t seed, PartitionKey key, double init_scale, int64_t begin, int64_t end,
+                     int64_t dimension, float* out) {
   const uint64_t which =
       (static_cast<uint64_t>(key.entity_type) << 32) | static_cast<uint32_t>(key.partition);
   RandomStream random(seed, RandomUse::kInitialEmbedding, which);
   const std::array<uint32_t, 2> row_key = {random(), random()};
-  FillNormalRows(row_key, begin, end - begin, embeddings->cols(), static_cast<float>(init_scale),
-                 embeddings->row(begin).data());
+  FillNormalRows(row_key, begin, end - begin, dimension, static_cast<float>(init_scale), out);
 }
 
 EmbeddingPartition MakeInitialEmbeddings(uint64_t seed, PartitionKey key, int64_t count,

@@ -38,5 +38,8 @@ EmbeddingPartition MakeInitialEmbeddings(uint64_t seed, PartitionKey key, int64_
 // of one table.
 void FillInitialEmbeddings(uint64_t seed, PartitionKey key, double init_scale, int64_t begin,
                            int64_t end, FloatBlock* embeddings);
+// The same rows into memory that holds only them: out [end - begin, dimension].
+void FillInitialRows(uint64_t seed, PartitionKey key, double init_scale, int64_t begin, int64_t end,
+                     int64_t dimension, float* out);
 
 }  // namespace weft

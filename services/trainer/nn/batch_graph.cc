@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "services/common/changed_rows.h"
 #include "services/common/check.h"
 #include "services/common/status_macros.h"
 
@@ -37,6 +38,11 @@ std::vector<float> ToFloats(const at::Tensor& x) {
 }
 
 bool AllFinite(const at::Tensor& x) { return x.detach().isfinite().all().item<bool>(); }
+
+void MarkRows(uint8_t* changed, const GatheredRows& rows) {
+  if (changed == nullptr) return;
+  for (const EntityOffset offset : rows.offsets()) MarkChanged(changed, offset);
+}
 
 // Index of the first row that is not finite; x: [n, ...].
 int64_t FirstNonFinite(const at::Tensor& x) {
@@ -80,6 +86,7 @@ BatchGraph::BatchGraph(const ReferenceModel& model, const EdgeBatch& batch,
   }
   lhs_ = std::make_unique<GatheredRows>(TableOf(tables.lhs), std::move(offsets[0]), precision,
                                         max_norm);
+  if (max_norm > 0) MarkTables();
 }
 
 std::span<const EntityOffset> BatchGraph::Offsets(Side side) const {
@@ -306,12 +313,19 @@ absl::Status BatchGraph::Backward() {
   return absl::OkStatus();
 }
 
+void BatchGraph::MarkTables() const {
+  MarkRows(tables_.lhs.changed, *lhs_);
+  if (rhs_) MarkRows(tables_.rhs.changed, *rhs_);
+}
+
 void BatchGraph::Step() const {
   lhs_->StepRowAdagrad(tables_.lhs.adagrad_sums, model_.spec.lr);
   if (rhs_) rhs_->StepRowAdagrad(tables_.rhs.adagrad_sums, model_.spec.lr);
   for (const auto& [_, p] : parameters_) {
     p.rows.StepAdagrad(p.parameter->adagrad_sums.data(), model_.spec.relation_lr);
+    if (!p.parameter->changed.empty()) MarkRows(p.parameter->changed.data(), p.rows);
   }
+  MarkTables();
 }
 
 BatchStats BatchGraph::stats() const {

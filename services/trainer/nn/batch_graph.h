@@ -49,6 +49,8 @@ class BatchGraph {
     GatheredRows rows;
   };
 
+  // Of the rows that were gathered.
+  void MarkTables() const;
   GatheredRows& RowsOf(Side side) { return side == Side::kRhs && rhs_ ? *rhs_ : *lhs_; }
   const GatheredRows& ParameterRows(Parameter* parameter, std::span<const int32_t> rows);
   std::span<const EntityOffset> Offsets(Side side) const;

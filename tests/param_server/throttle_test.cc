@@ -1,0 +1,47 @@
+#include "services/param_server/throttle.h"
+
+#include <gtest/gtest.h>
+
+namespace weft {
+namespace {
+
+const absl::Time kStart = absl::UnixEpoch();
+
+TEST(ThrottleTest, WithoutBoundsARoundMayAlwaysBegin) {
+  Throttle throttle({}, kStart);
+  throttle.BeginRound(kStart);
+  throttle.Count(1'000'000'000, kStart);
+
+  EXPECT_LE(throttle.NextRound(), kStart);
+}
+
+TEST(ThrottleTest, RoundsBeginAnIntervalApart) {
+  Throttle throttle({absl::Seconds(2), 0}, kStart);
+  throttle.BeginRound(kStart);
+
+  EXPECT_EQ(throttle.NextRound(), kStart + absl::Seconds(2));
+  EXPECT_LE(throttle.NextMessage(), kStart);
+}
+
+TEST(ThrottleTest, WhatIsBeyondTheBoundIsPaidForByWaiting) {
+  Throttle throttle({absl::ZeroDuration(), 100}, kStart);
+  throttle.Count(100, kStart);
+  EXPECT_LE(throttle.NextMessage(), kStart);
+  throttle.Count(250, kStart);
+
+  EXPECT_EQ(throttle.NextMessage(), kStart + absl::Milliseconds(2500));
+  EXPECT_EQ(throttle.NextRound(), kStart + absl::Milliseconds(2500));
+}
+
+TEST(ThrottleTest, WhatWasNotUsedIsKeptForOneSecond) {
+  Throttle throttle({absl::ZeroDuration(), 100}, kStart);
+  const absl::Time later = kStart + absl::Seconds(60);
+  throttle.Count(100, later);
+  EXPECT_LE(throttle.NextMessage(), later);
+  throttle.Count(50, later);
+
+  EXPECT_EQ(throttle.NextMessage(), later + absl::Milliseconds(500));
+}
+
+}  // namespace
+}  // namespace weft
