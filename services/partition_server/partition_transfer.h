@@ -38,8 +38,8 @@ using FindServer = std::function<std::optional<ServerInfo>(const Place&)>;
 class PartitionTransfer {
  public:
   struct Options {
-    int64_t shard_bytes = 250'000'000;  // partition_shard_size
-    int streams = 4;                    // of one call, at once
+    int64_t shard_bytes = int64_t{64} << 20;  // so that several streams share a partition
+    int streams = 4;                          // of one call, at once
     RetryOptions retry;
     // A place says that a shard is not there, or damaged: for whoever tells the lock server. On the
     // threads that read; may be null.
