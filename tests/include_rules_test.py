@@ -34,7 +34,7 @@ RULES = [
     ("generated protobuf code stays out of logic",
      PRODUCTION, ["*.pb.h", "google/protobuf/"],
      ["services/common/run_config*.cc", "services/common/config_*",
-      "services/lock_server/run_codec.cc", "services/*/*_service_impl.*",
+      "services/lock_server/run_codec*", "services/*/*_service_impl.*",
       "services/*/grpc_*_client.*", "services/*/*_convert.*", "services/common/rpc/*",
       "services/*/main.cc"]),
     ("JSON stays in .cc files",

@@ -93,6 +93,13 @@ struct RunConfig {
   double commit_seconds = 60;  // a grant may name several buckets over the same partitions
   using EarlyStopping = EarlyStoppingConfig;
   std::optional<EarlyStopping> early_stopping;
+  // In a cluster. 0: never, or no limit.
+  double lease_seconds = 30;       // a trainer that is not heard for so long has lost its buckets
+  double stall_timeout = 600;      // seconds without progress that end a trainer's session
+  int max_bucket_attempts = 10;    // grants of a bucket that nobody hands in, then the run stops
+  int partition_replicas = 1;      // servers at which each partition is stored
+  double store_lost_after = 900;   // seconds after which a silent server's partitions are lost
+  double checkpoint_minutes = 20;  // between manifests within a pass
 
   int EntityDimension(EntityTypeId type) const {
     return entities[type].dimension.value_or(dimension);

@@ -146,6 +146,12 @@ RunConfig RunConfigFromProto(const v1::RunConfig& message, ConfigProblems* probl
   WEFT_READ(resident_partitions);
   WEFT_READ(prefetch);
   WEFT_READ(commit_seconds);
+  WEFT_READ(lease_seconds);
+  WEFT_READ(stall_timeout);
+  WEFT_READ(max_bucket_attempts);
+  WEFT_READ(partition_replicas);
+  WEFT_READ(store_lost_after);
+  WEFT_READ(checkpoint_minutes);
   if (message.has_early_stopping()) {
     EarlyStoppingConfig& to = config.early_stopping.emplace();
     ReadName(message.early_stopping().metric(), kMetrics, &to.metric);
@@ -210,6 +216,12 @@ void RunConfigToProto(const RunConfig& config, v1::RunConfig* message) {
   WEFT_WRITE(resident_partitions);
   WEFT_WRITE(prefetch);
   WEFT_WRITE(commit_seconds);
+  WEFT_WRITE(lease_seconds);
+  WEFT_WRITE(stall_timeout);
+  WEFT_WRITE(max_bucket_attempts);
+  WEFT_WRITE(partition_replicas);
+  WEFT_WRITE(store_lost_after);
+  WEFT_WRITE(checkpoint_minutes);
   if (config.early_stopping) {
     v1::EarlyStopping& to = *message->mutable_early_stopping();
     to.set_metric(NameOf(config.early_stopping->metric, kMetrics));

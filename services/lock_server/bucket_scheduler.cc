@@ -123,15 +123,20 @@ std::vector<Bucket> BucketScheduler::Grant(
   for (const Bucket& further : OverTheSamePartitions(*chosen)) {
     if (add(buckets, further)) buckets.push_back(further);
   }
+  Restore(request.session, grant, buckets);
+  return buckets;
+}
+
+void BucketScheduler::Restore(SessionId session, GrantId grant, std::vector<Bucket> buckets) {
   for (const Bucket& b : buckets) {
+    WEFT_CHECK(matrix_.IsFree(b));
     matrix_.SetFree(b, false);
     Count(b, 1, &locks_);
-    held_[request.session].push_back(b);
+    held_[session].push_back(b);
   }
   num_granted_ += static_cast<int64_t>(buckets.size());
-  const bool is_new = grants_.try_emplace(grant, GrantState{request.session, buckets}).second;
+  const bool is_new = grants_.try_emplace(grant, GrantState{session, std::move(buckets)}).second;
   WEFT_CHECK(is_new);
-  return buckets;
 }
 
 void BucketScheduler::EndGrant(GrantId grant, bool done) {

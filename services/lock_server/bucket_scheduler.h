@@ -68,6 +68,10 @@ class BucketScheduler {
       const Request& request, GrantId grant,
       absl::FunctionRef<bool(const std::vector<Bucket>& granted, Bucket further)> add);
 
+  // Takes a grant over that was made before a restart.
+  // REQUIRES: its buckets are free, its partitions not another session's.
+  void Restore(SessionId session, GrantId grant, std::vector<Bucket> buckets);
+
   // The grant's buckets are done, or free again; its partitions are let go.
   void Finish(GrantId grant) { EndGrant(grant, true); }
   void Return(GrantId grant) { EndGrant(grant, false); }
@@ -84,6 +88,7 @@ class BucketScheduler {
   int64_t num_buckets() const { return static_cast<int64_t>(options_.num_lhs) * options_.num_rhs; }
   int64_t num_done() const { return num_done_; }
   int64_t num_granted() const { return num_granted_; }
+  bool IsFree(Bucket bucket) const { return matrix_.IsFree(bucket); }
 
  private:
   struct GrantState {

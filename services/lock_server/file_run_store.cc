@@ -39,8 +39,7 @@ uint32_t HeaderSum(uint32_t length, uint64_t payload_sum) {
   return static_cast<uint32_t>(XXH3_64bits(header.data(), header.size()));
 }
 
-std::string Frame(const RunRecord& record) {
-  const std::string payload = EncodeRecord(record);
+std::string Frame(const std::string& payload) {
   const auto length = static_cast<uint32_t>(payload.size());
   const uint64_t payload_sum = XXH3_64bits(payload.data(), payload.size());
   std::string framed(kMagic);
@@ -130,11 +129,7 @@ absl::StatusOr<std::optional<RunState>> FileRunStore::Load() {
     if (!state.has_value()) {
       return absl::DataLossError(absl::StrCat(path_, ": begins with a change of no state"));
     }
-    if (const auto* released = std::get_if<GrantReleased>(&*record)) {
-      ApplyChange(*released, &*state);
-    } else {
-      ApplyChange(std::get<RunFailed>(*record), &*state);
-    }
+    ApplyChange(std::get<RunChange>(*record), &*state);
   }
   const size_t end = log.size() - rest.size();
   if (HasLaterRecord(rest) || !state.has_value()) {
@@ -148,7 +143,7 @@ absl::StatusOr<std::optional<RunState>> FileRunStore::Load() {
 
 absl::Status FileRunStore::Append(const RunChange& change) {
   if (broken_ || fd_ < 0) return Broken();
-  const std::string framed = std::visit([](const auto& c) { return Frame(RunRecord(c)); }, change);
+  const std::string framed = Frame(EncodeChange(change));
   absl::Status status = WriteAll(fd_, framed);
   if (status.ok() && fdatasync(fd_) != 0) status = ErrnoStatus(errno, "cannot sync");
   broken_ = !status.ok();
@@ -157,7 +152,7 @@ absl::Status FileRunStore::Append(const RunChange& change) {
 
 absl::Status FileRunStore::Replace(const RunState& state) {
   if (broken_) return Broken();
-  absl::Status status = WriteFileAtomically(path_, Frame(RunRecord(state)));
+  absl::Status status = WriteFileAtomically(path_, Frame(EncodeState(state)));
   if (status.ok()) status = OpenForAppend();
   broken_ = !status.ok();
   return status;

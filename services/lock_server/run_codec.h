@@ -10,9 +10,11 @@
 
 namespace weft {
 
-using RunRecord = std::variant<RunState, GrantReleased, RunFailed>;
+// A state, or a change to it.
+using RunRecord = std::variant<RunState, RunChange>;
 
-std::string EncodeRecord(const RunRecord& record);
+std::string EncodeState(const RunState& state);
+std::string EncodeChange(const RunChange& change);
 
 // Errors: DataLoss when the bytes are no record, or a record that makes no sense;
 // FailedPrecondition when they are of a newer format.

@@ -7,32 +7,28 @@
 #include "absl/strings/str_cat.h"
 #include "services/common/check.h"
 #include "services/common/status_macros.h"
-#include "services/lock_server/bucket_order.h"
-#include "services/lock_server/pass_sequence.h"
 
 namespace weft {
 namespace {
 
 constexpr int kTokenBits = 40;  // of the part that counts within a term
-constexpr size_t kRememberedOutcomes = 8;
-constexpr size_t kMaxGrants = 2;
 
-std::string Name(Bucket b) { return absl::StrCat("(", b.lhs, ", ", b.rhs, ")"); }
-
-absl::Status RunHasFailed(const TrainingFailure& failure) {
-  return absl::FailedPreconditionError(
-      absl::StrCat("the run has failed in bucket ", Name(failure.bucket), ": ", failure.reason));
+SteadyTime::duration LeaseOf(const RunPlan& plan) {
+  return plan.cluster.has_value() ? plan.cluster->lease : SteadyTime::duration::max();
 }
 
-bool Contains(const std::vector<PartitionKey>& keys, PartitionKey key) {
-  return std::ranges::find(keys, key) != keys.end();
+SteadyTime::duration StallTimeoutOf(const RunPlan& plan) {
+  return plan.cluster.has_value() ? plan.cluster->stall_timeout : SteadyTime::duration::zero();
 }
 
-const PartitionVersion* Find(absl::Span<const PartitionVersion> versions, PartitionKey key) {
-  for (const PartitionVersion& version : versions) {
-    if (version.key == key) return &version;
-  }
-  return nullptr;
+// What a run of a cluster begins with, and can go back to: everything initial.
+Manifest Beginning(const RunState& state) {
+  Manifest manifest;
+  manifest.generation = state.generation;
+  manifest.state = Manifest::State::kCommitted;
+  manifest.position = state.position;
+  manifest.early_stopping = state.early_stopping;
+  return manifest;
 }
 
 }  // namespace
@@ -44,45 +40,51 @@ bool RunCoordinator::PassIsComplete(const RunPlan& plan, const RunState& state) 
 }
 
 absl::StatusOr<std::unique_ptr<RunCoordinator>> RunCoordinator::Start(RunPlan plan, RunState state,
-                                                                      RunStore* store) {
+                                                                      RunStore* store,
+                                                                      const Clock& clock) {
   ++state.term;
-  state.failure.reset();
+  if (!plan.cluster.has_value()) {
+    state.failure.reset();
+    state.sessions.clear();
+    state.grants.clear();
+    state.attempts.clear();
+    state.parameters_ready = true;
+  } else if (state.position.pass == 0 && state.done.empty() &&
+             state.manifests.manifests().empty()) {
+    state.manifests.Put(Beginning(state));
+  }
   WEFT_RETURN_IF_ERROR(store->Replace(state));
-  return std::unique_ptr<RunCoordinator>(
-      new RunCoordinator(std::move(plan), std::move(state), store));
+  WEFT_RETURN_IF_ERROR(store->Sync());
+  std::unique_ptr<RunCoordinator> run(
+      new RunCoordinator(std::move(plan), std::move(state), store, clock));
+  {
+    MutexLock lock(&run->mu_);
+    WEFT_RETURN_IF_ERROR(run->Advance());
+  }
+  return run;
 }
 
-RunCoordinator::RunCoordinator(RunPlan plan, RunState state, RunStore* store)
+RunCoordinator::RunCoordinator(RunPlan plan, RunState state, RunStore* store, const Clock& clock)
     : plan_(std::move(plan)),
       store_(store),
+      clock_(clock),
       state_(std::move(state)),
       scheduler_({.num_lhs = plan_.num_lhs,
                   .num_rhs = plan_.num_rhs,
                   .types = plan_.partitioned_types,
                   .order_first = plan_.bucket_order == BucketOrder::kRandom}),
+      leases_(LeaseOf(plan_), StallTimeoutOf(plan_)),
+      orders_(state_.term),
       last_token_(state_.term << kTokenBits) {
   MutexLock lock(&mu_);
+  const SteadyTime now = clock_.SteadyNow();
+  last_manifest_ = now;
+  // Revisions of another life are lower.
+  servers_revision_ = grant_revision_ = sync_revision_ = view_revision_ = state_.term << 32;
+  places_lost_ = true;
+  for (const ServerRecord& server : state_.servers) lives_[server.info.store_id].heard = now;
+  for (const auto& [id, session] : state_.sessions) leases_.Begin(id, session.grants, now);
   BeginPass();
-}
-
-void RunCoordinator::BeginPass() {
-  accounting_.reset();
-  if (Done()) return;
-  const PassPosition& position = state_.position;
-  accounting_.emplace(plan_.bucket_edges[static_cast<size_t>(position.edge_path)], plan_.num_rhs,
-                      position);
-  std::vector<Bucket> done = accounting_->EmptyBuckets();
-  for (const DoneBucket& bucket : state_.done) done.push_back(bucket.stats.bucket);
-  const bool square = std::ranges::any_of(
-      plan_.partitioned_types,
-      [](const BucketScheduler::PartitionedType& type) { return type.lhs && type.rhs; });
-  const bool beta =
-      plan_.resident_partitions > 2 && square && plan_.bucket_order != BucketOrder::kRandom;
-  scheduler_.BeginPass(
-      beta ? MakeBetaOrder(plan_.num_lhs, plan_.resident_partitions, state_.seed, position.pass)
-           : MakeBucketOrder(plan_.bucket_order, plan_.num_lhs, plan_.num_rhs, state_.seed,
-                             position.pass),
-      done);
 }
 
 bool RunCoordinator::Complete() const {
@@ -97,324 +99,195 @@ bool RunCoordinator::Done() const {
          (epoch_begins && ShouldStop(plan_.early_stopping, state_.early_stopping));
 }
 
-RunCoordinator::SessionId RunCoordinator::Register() {
-  MutexLock lock(&mu_);
-  sessions_.try_emplace(++last_session_);
-  return last_session_;
-}
-
-absl::StatusOr<AcquireResult> RunCoordinator::Acquire(SessionId id, const AcquireRequest& request) {
-  MutexLock lock(&mu_);
-  const auto found = sessions_.find(id);
-  if (found == sessions_.end()) return absl::AbortedError("the session has ended");
-  Session& session = found->second;
-  if (state_.failure.has_value()) return RunHasFailed(*state_.failure);
-
-  AcquireResult result;
-  result.run_done = Done();
-  if (session.grant.has_value() && request.number <= session.number) {
-    if (request.number < session.number) {
-      return absl::InvalidArgumentError(absl::StrCat("acquire number ", request.number, " after ",
-                                                     session.number, ": numbers only grow"));
-    }
-    result.grant = session.grant;
-  } else if (accounting_.has_value() && session.grants.size() < kMaxGrants) {
-    result.grant = MakeGrant(id, request, &session);
-    if (result.grant.has_value()) {
-      session.number = request.number;
-      session.grant = result.grant;
-    }
+RunPhase RunCoordinator::Phase() const {
+  if (state_.failure.has_value()) return RunPhase::kFailed;
+  if (state_.paused) return RunPhase::kPaused;
+  if (!state_.parameters_ready) {
+    return state_.generation == 1 ? RunPhase::kPreparing : RunPhase::kRewinding;
   }
-  if (accounting_.has_value()) result.remaining = scheduler_.num_buckets() - scheduler_.num_done();
-  return result;
-}
-
-double RunCoordinator::EdgesPerSecond() const {
-  if (plan_.edges_per_second.has_value()) return *plan_.edges_per_second;
-  return trained_edges_ == 0 ? 0 : static_cast<double>(trained_edges_) / trained_seconds_;
-}
-
-Token RunCoordinator::Base(const Session& session, PartitionKey key) const {
-  for (auto token = session.grants.rbegin(); token != session.grants.rend(); ++token) {
-    if (Find(grants_.at(*token).bases, key) != nullptr) return *token;
+  if (Complete()) return RunPhase::kCutting;
+  if (!Done()) return RunPhase::kRunning;
+  for (const auto& [token, manifest] : state_.manifests.manifests()) {
+    if (manifest.state == Manifest::State::kPending) return RunPhase::kCutting;
   }
-  return state_.versions.current(key);
-}
-
-std::optional<Grant> RunCoordinator::MakeGrant(SessionId id, const AcquireRequest& request,
-                                               Session* session) {
-  // Of what the session names, only what is still up to date counts.
-  std::vector<PartitionKey> resident;
-  for (const PartitionVersion& copy : request.resident) {
-    const bool current = state_.versions.Has(copy.key) && Base(*session, copy.key) == copy.token;
-    if (current && !Contains(resident, copy.key)) resident.push_back(copy.key);
-  }
-  std::vector<PartitionKey> unusable;
-  for (const Token token : session->grants) {
-    for (const PartitionVersion& base : grants_.at(token).bases) {
-      if (!Contains(resident, base.key)) unusable.push_back(base.key);
-    }
-  }
-
-  const Token token = last_token_ + 1;
-  const PassAccounting& accounting = *accounting_;
-  const double edges_to_commit = plan_.commit_seconds * EdgesPerSecond();
-  const std::vector<Bucket> buckets = scheduler_.Grant(
-      {id, resident, unusable}, token, [&](const std::vector<Bucket>& granted, Bucket further) {
-        int64_t edges = accounting.Expected(further);
-        for (const Bucket& b : granted) edges += accounting.Expected(b);
-        return static_cast<double>(edges) <= edges_to_commit;
-      });
-  if (buckets.empty()) return std::nullopt;
-  last_token_ = token;
-
-  Grant grant;
-  grant.token = token;
-  grant.position = state_.position;
-  for (const Bucket& b : buckets) grant.buckets.push_back({b, accounting_->Expected(b)});
-  LiveGrant live = {id, buckets, {}};
-  const std::vector<PartitionKey> keys = scheduler_.PartitionsOf(buckets.front());
-  for (const PartitionKey& key : keys) {
-    using Source = GrantedPartition::Source;
-    const Token base = Base(*session, key);
-    const Source source = Contains(resident, key) ? Source::kKeep
-                          : base == kInitialToken ? Source::kInitialise
-                                                  : Source::kRead;
-    grant.partitions.push_back({key, base, source, base != state_.versions.committed(key)});
-    live.bases.push_back({key, base});
-  }
-  grants_.emplace(token, std::move(live));
-  session->grants.push_back(token);
-
-  std::vector<std::pair<uint64_t, PartitionKey>> unused;
-  for (const PartitionVersion& copy : request.resident) {
-    if (Contains(keys, copy.key)) continue;
-    const bool useful = Contains(resident, copy.key);
-    unused.emplace_back(useful ? scheduler_.NextUse(copy.key) : UINT64_MAX, copy.key);
-  }
-  std::ranges::sort(unused, std::greater<>());
-  for (const auto& [next_use, key] : unused) grant.let_go.push_back(key);
-
-  for (const PartitionKey& key : keys) {
-    if (!Contains(resident, key)) resident.push_back(key);
-  }
-  AddHint(id, *session, resident, &grant);
-  return grant;
-}
-
-void RunCoordinator::AddHint(SessionId id, const Session& session,
-                             const std::vector<PartitionKey>& in_memory, Grant* grant) {
-  grant->hinted_bucket = scheduler_.Hint({id, in_memory, {}});
-  if (!grant->hinted_bucket.has_value()) return;
-  for (const PartitionKey& key : scheduler_.PartitionsOf(*grant->hinted_bucket)) {
-    // As the next grant will find it: what this session is still storing counts.
-    if (!Contains(in_memory, key)) grant->hint.push_back({key, Base(session, key)});
-  }
-}
-
-absl::StatusOr<ReleaseResult> RunCoordinator::Release(SessionId id, const ReleaseRequest& request) {
-  MutexLock lock(&mu_);
-  const auto found = sessions_.find(id);
-  if (found == sessions_.end()) return absl::AbortedError("the session has ended");
-  Session& session = found->second;
-  for (const Outcome& outcome : session.outcomes) {
-    if (outcome.token == request.token) return outcome.result;
-  }
-  const auto live = grants_.find(request.token);
-  if (live == grants_.end() || live->second.session != id) {
-    return absl::AbortedError(absl::StrCat("grant ", request.token, " has ended"));
-  }
-  for (const PartitionVersion& base : live->second.bases) {
-    const Token current = state_.versions.current(base.key);
-    if (current == base.token) continue;
-    const absl::Status refused = absl::AbortedError(
-        absl::StrCat("grant ", request.token, " started from version ", base.token,
-                     " of partition ", base.key.partition, " of entity type ", base.key.entity_type,
-                     ", but ", current, " is current"));
-    Void(request.token);
-    return refused;
-  }
-  WEFT_RETURN_IF_ERROR(CheckRelease(request, live->second));
-
-  absl::StatusOr<ReleaseResult> result = ReleaseLive(request, &session);
-  if (result.ok()) {
-    session.outcomes.push_back({request.token, result});
-    if (session.outcomes.size() > kRememberedOutcomes) session.outcomes.pop_front();
-  }
-  return result;
-}
-
-absl::Status RunCoordinator::CheckRelease(const ReleaseRequest& request,
-                                          const LiveGrant& grant) const {
-  std::vector<Bucket> reported;
-  for (const BucketStats& stats : request.buckets) reported.push_back(stats.bucket);
-  if (!std::ranges::is_permutation(reported, grant.buckets)) {
-    return absl::InvalidArgumentError(absl::StrCat("release of grant ", request.token, ": it has ",
-                                                   grant.buckets.size(), " buckets, not the ",
-                                                   reported.size(), " of the report"));
-  }
-  for (const PartitionKey& key : request.stored) {
-    if (Find(grant.bases, key) != nullptr) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("release of grant ", request.token, ": partition ", key.partition,
-                     " of entity type ", key.entity_type, " does not belong to it"));
-  }
-  for (const PartitionVersion& base : grant.bases) {
-    if (Contains(request.stored, base.key)) continue;
-    return absl::FailedPreconditionError(
-        absl::StrCat("release of grant ", request.token, ": partition ", base.key.partition,
-                     " of entity type ", base.key.entity_type, " has not been stored"));
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<ReleaseResult> RunCoordinator::ReleaseLive(const ReleaseRequest& request,
-                                                          Session* session) {
-  for (const BucketStats& bucket : request.buckets) {
-    const absl::Status exact = accounting_->Check(bucket);
-    if (exact.ok()) continue;
-    WEFT_RETURN_IF_ERROR(Write(RunFailed{{bucket.bucket, std::string(exact.message())}}));
-    while (!grants_.empty()) Void(grants_.begin()->first);
-    return exact;
-  }
-  WEFT_RETURN_IF_ERROR(Write(GrantReleased{request.token, request.stored, request.buckets}));
-  EndGrant(request.token, /*done=*/true);
-  for (const BucketStats& bucket : request.buckets) {
-    trained_edges_ += bucket.trained_edges;
-    trained_seconds_ += bucket.train_seconds;
-  }
-  return ReleaseResult{.pass_done = Complete()};
+  return RunPhase::kDone;
 }
 
 absl::Status RunCoordinator::Write(const RunChange& change) {
   WEFT_RETURN_IF_ERROR(store_->Append(change));
   ApplyChange(change, &state_);
+  view_changed_ = true;
+  manifests_changed_ = manifests_changed_ || std::holds_alternative<ManifestBegan>(change) ||
+                       std::holds_alternative<PlacesChanged>(change) ||
+                       std::holds_alternative<VersionStored>(change);
   return absl::OkStatus();
 }
 
-void RunCoordinator::EndGrant(Token token, bool done) {
-  const auto found = grants_.find(token);
-  Session& session = sessions_.at(found->second.session);
-  std::erase(session.grants, token);
-  grants_.erase(found);
-  if (done) {
-    scheduler_.Finish(token);
-  } else {
-    scheduler_.Return(token);
-  }
-}
-
-void RunCoordinator::Void(Token token) {
-  const SessionId id = grants_.at(token).session;
-  EndGrant(token, /*done=*/false);
-  // What the session was granted later may start from versions that will never be.
-  const std::vector<Token> later = sessions_.at(id).grants;
-  for (const Token successor : later) {
-    const auto live = grants_.find(successor);
-    if (live == grants_.end()) continue;
-    const bool depends = std::ranges::any_of(
-        live->second.bases, [&](const PartitionVersion& base) { return base.token == token; });
-    if (depends) Void(successor);
-  }
-}
-
-absl::Status RunCoordinator::Abandon(SessionId id, Token token) {
-  MutexLock lock(&mu_);
-  const auto live = grants_.find(token);
-  if (live != grants_.end() && live->second.session == id) Void(token);
+absl::Status RunCoordinator::WriteLive(const RunChange& change) {
+  if (plan_.cluster.has_value()) return Write(change);
+  ApplyChange(change, &state_);
   return absl::OkStatus();
 }
 
-absl::Status RunCoordinator::ReportFailure(SessionId id, Token token,
-                                           const TrainingFailure& failure) {
+void RunCoordinator::Event(std::string what) {
+  if (plan_.cluster.has_value()) events_.push_back(std::move(what));
+}
+
+std::vector<std::string> RunCoordinator::TakeEvents() {
   MutexLock lock(&mu_);
-  const auto live = grants_.find(token);
-  if (live == grants_.end() || live->second.session != id) {
-    return absl::AbortedError(absl::StrCat("grant ", token, " has ended"));
+  return std::exchange(events_, {});
+}
+
+RunContext RunCoordinator::context() const {
+  MutexLock lock(&mu_);
+  return {state_.run_id, state_.term, plan_.cluster.has_value() ? plan_.cluster->incarnation : 0,
+          state_.generation};
+}
+
+bool RunCoordinator::superseded() const {
+  MutexLock lock(&mu_);
+  return superseded_;
+}
+
+absl::Status RunCoordinator::Check(const RunContext& caller) {
+  MutexLock lock(&mu_);
+  if (!caller.run_id.empty() && caller.run_id != state_.run_id) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("this is run ", state_.run_id, ", not run ", caller.run_id));
   }
-  WEFT_RETURN_IF_ERROR(Write(RunFailed{failure}));
-  while (!grants_.empty()) Void(grants_.begin()->first);
+  const Incarnation mine = plan_.cluster.has_value() ? plan_.cluster->incarnation : 0;
+  const bool later = caller.term > state_.term || caller.generation > state_.generation;
+  const bool twin =
+      caller.term == state_.term && caller.lock_server != 0 && caller.lock_server != mine;
+  if (later || twin) {
+    superseded_ = true;
+    return absl::FailedPreconditionError(absl::StrCat(
+        "this lock server is in term ", state_.term, ", generation ", state_.generation,
+        " of the run; the caller has seen ", twin ? "another one in this term" : "a later one"));
+  }
+  if (caller.generation.has_value() && *caller.generation < state_.generation) {
+    return absl::AbortedError(absl::StrCat("the run has gone back: generation ", state_.generation,
+                                           " follows ", *caller.generation));
+  }
   return absl::OkStatus();
 }
 
-absl::Status RunCoordinator::Leave(SessionId id) {
+RunCoordinator::SessionId RunCoordinator::Register() {
   MutexLock lock(&mu_);
-  const auto found = sessions_.find(id);
-  if (found == sessions_.end()) return absl::OkStatus();
-  while (!found->second.grants.empty()) Void(found->second.grants.front());
-  scheduler_.ForgetHint(id);
-  sessions_.erase(found);
-  return absl::OkStatus();
+  const SessionId id = ++last_session_;
+  // Not of a cluster, so nothing is stored that could fail.
+  WriteLive(SessionBegan{id, absl::StrCat("trainer ", id)}).IgnoreError();
+  leases_.Begin(id, {}, clock_.SteadyNow());
+  return id;
 }
 
-std::optional<CompletePass> RunCoordinator::complete_pass() const {
+absl::StatusOr<std::string> RunCoordinator::Register(const Registration& registration) {
   MutexLock lock(&mu_);
-  if (!Complete()) return std::nullopt;
-  CompletePass pass;
-  pass.version = state_.position.pass + 1;
-  pass.position = state_.position;
-  const PassPosition next = NextPass(state_.position, static_cast<int>(plan_.bucket_edges.size()));
-  pass.ends_epoch = next.epoch > state_.position.epoch;
-  pass.buckets = state_.done;
-  for (const PartitionKey& key : state_.versions.keys()) {
-    pass.versions.push_back({key, state_.versions.current(key)});
+  if (registration.incarnation == 0) return absl::InvalidArgumentError("no incarnation");
+  if (registration.protocol_version != kProtocolVersion ||
+      registration.algorithm_version != kAlgorithmVersion) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "trainer ", registration.name, " has protocol version ", registration.protocol_version,
+        " and algorithm version ", registration.algorithm_version, "; the run has ",
+        kProtocolVersion, " and ", kAlgorithmVersion));
   }
-  return pass;
-}
-
-absl::Status RunCoordinator::PassCommitted(int64_t version) {
-  MutexLock lock(&mu_);
-  if (version == state_.position.pass) return absl::OkStatus();
-  WEFT_CHECK(Complete() && version == state_.position.pass + 1);
-
-  std::vector<BucketStats> stats;
-  for (DoneBucket& bucket : state_.done) stats.push_back(std::move(bucket.stats));
-  state_.done.clear();
-  EarlyStoppingState& stopping = state_.early_stopping;
-  const int64_t before[] = {state_.position.pass, stopping.best_version,
-                            stopping.epoch_first_version};
-  AddPass(plan_.early_stopping, stats, &stopping);
-  const int epoch = state_.position.epoch;
-  state_.position = NextPass(state_.position, static_cast<int>(plan_.bucket_edges.size()));
-  if (state_.position.epoch > epoch) EndEpoch(plan_.early_stopping, epoch, version, &stopping);
-  state_.versions.CommitAll();
-  for (const int64_t old : before) {
-    const bool judged = plan_.early_stopping.has_value() &&
-                        (old == stopping.best_version || old == stopping.epoch_first_version);
-    const auto& obsolete = state_.obsolete_versions;
-    if (old == 0 || judged || std::ranges::find(obsolete, old) != obsolete.end()) continue;
-    state_.obsolete_versions.push_back(old);
-  }
-  // Readers have switched already: when this fails, nothing is granted until the store is opened
-  // again.
-  accounting_.reset();
-  WEFT_RETURN_IF_ERROR(store_->Replace(state_));
-  BeginPass();
-  return absl::OkStatus();
-}
-
-std::vector<int64_t> RunCoordinator::obsolete_versions() const {
-  MutexLock lock(&mu_);
-  return state_.obsolete_versions;
-}
-
-void RunCoordinator::FilesRemoved(const std::vector<int64_t>& versions) {
-  MutexLock lock(&mu_);
-  for (const int64_t version : versions) std::erase(state_.obsolete_versions, version);
-}
-
-KeepList RunCoordinator::keep_list() const {
-  MutexLock lock(&mu_);
-  KeepList list;
-  list.high_water = last_token_;
-  list.keep = state_.versions.Roots();
-  for (const auto& [token, grant] : grants_) {
-    for (const PartitionVersion& base : grant.bases) {
-      list.keep.push_back({base.key, token});
-      if (base.token != kInitialToken) list.keep.push_back(base);
+  for (size_t i = 0; i < registration.data_sets.size(); ++i) {
+    const EdgePath& theirs = registration.data_sets[i];
+    const uint64_t ours = i < state_.edge_paths.size() ? state_.edge_paths[i].digest : 0;
+    if (registration.data_sets.size() == state_.edge_paths.size() && theirs.digest == ours) {
+      continue;
     }
+    return absl::FailedPreconditionError(absl::StrCat(
+        "trainer ", registration.name, " has other edges than the run: ", theirs.path, " has id ",
+        absl::Hex(theirs.digest), ", the run's data set ", i, " has ", absl::Hex(ours)));
   }
-  return list;
+  const auto known = state_.sessions.find(registration.incarnation);
+  if (known != state_.sessions.end()) {
+    leases_.Heard(registration.incarnation, clock_.SteadyNow());
+    return known->second.name;
+  }
+  std::string name = registration.name.empty() ? "trainer" : registration.name;
+  const auto taken = [&](const std::string& wanted) {
+    mu_.AssertHeld();
+    return std::ranges::any_of(state_.sessions,
+                               [&](const auto& entry) { return entry.second.name == wanted; });
+  };
+  for (int suffix = 2; taken(name); ++suffix) {
+    name = absl::StrCat(registration.name.empty() ? "trainer" : registration.name, "-", suffix);
+  }
+  WEFT_RETURN_IF_ERROR(WriteLive(SessionBegan{registration.incarnation, name}));
+  leases_.Begin(registration.incarnation, {}, clock_.SteadyNow());
+  Event(absl::StrCat("session begins: trainer=", name));
+  return name;
+}
+
+absl::StatusOr<std::vector<Token>> RunCoordinator::Heartbeat(SessionId id,
+                                                             const std::vector<Token>& tokens,
+                                                             uint64_t progress) {
+  MutexLock lock(&mu_);
+  if (!state_.sessions.contains(id)) return absl::AbortedError("the session has ended");
+  leases_.Beat(id, tokens, progress, clock_.SteadyNow());
+  std::vector<Token> ended;
+  for (const Token token : tokens) {
+    const auto grant = state_.grants.find(token);
+    if (grant == state_.grants.end() || grant->second.session != id) ended.push_back(token);
+  }
+  return ended;
+}
+
+absl::Status RunCoordinator::Tick() {
+  MutexLock lock(&mu_);
+  if (!plan_.cluster.has_value()) return absl::OkStatus();
+  const SteadyTime now = clock_.SteadyNow();
+  const SessionLeases::Due due = leases_.Look(now);
+  for (const SessionId id : due.silent) {
+    Event(absl::StrCat("session ends, silent for a lease: trainer=", state_.sessions.at(id).name));
+    WEFT_RETURN_IF_ERROR(EndSession(id));
+  }
+  for (const SessionId id : due.stalled) {
+    Event(absl::StrCat("session ends, no progress: trainer=", state_.sessions.at(id).name));
+    WEFT_RETURN_IF_ERROR(EndSession(id));
+  }
+  for (const Token token : due.unlisted) {
+    if (!state_.grants.contains(token)) continue;
+    Event(absl::StrCat("grant ends, its trainer does not know of it: token=", token));
+    WEFT_RETURN_IF_ERROR(Void(WithSuccessors(token), /*given_back=*/true));
+  }
+
+  const ClusterOptions& options = *plan_.cluster;
+  const std::vector<ServerRecord> servers = state_.servers;
+  for (const ServerRecord& server : servers) {
+    ServerLife& life = lives_[server.info.store_id];
+    life.heard += due.late;
+    if (server.retired || server.info.role != ServerRole::kPartition) continue;
+    if (life.swept != garbage_ && IsLive(server)) ++sync_revision_;
+    if (options.store_lost_after <= ClusterOptions::Duration::zero() ||
+        now - life.heard < options.store_lost_after) {
+      continue;
+    }
+    life.heard = now;  // asked again after as long
+    Event(absl::StrCat("server silent for too long, what lies there is lost: address=",
+                       server.info.address));
+    WEFT_RETURN_IF_ERROR(Write(ServerLost{server.info.store_id, false}));
+    places_lost_ = true;
+  }
+  absl::erase_if(pins_, [&](const auto& pin) { return pin.second.until <= now; });
+
+  bool pending = false;
+  for (const auto& [token, manifest] : state_.manifests.manifests()) {
+    pending = pending || manifest.state == Manifest::State::kPending;
+  }
+  if (options.checkpoint_interval > ClusterOptions::Duration::zero() &&
+      now - last_manifest_ >= options.checkpoint_interval && !pending &&
+      Phase() == RunPhase::kRunning && !state_.done.empty()) {
+    last_manifest_ = now;
+    Manifest manifest = MakeManifest(/*version=*/0);
+    manifest.done = state_.done;
+    WEFT_RETURN_IF_ERROR(Write(ManifestBegan{std::move(manifest)}));
+    ++sync_revision_;
+  }
+  if (std::exchange(view_changed_, false)) ++view_revision_;
+  return Advance();
 }
 
 RunProgress RunCoordinator::progress() const {
@@ -437,6 +310,31 @@ RunProgress RunCoordinator::progress() const {
     progress.edges_done += bucket.stats.trained_edges + bucket.stats.held_out_edges;
   }
   return progress;
+}
+
+RunPhase RunCoordinator::phase() const {
+  MutexLock lock(&mu_);
+  return Phase();
+}
+
+RunState RunCoordinator::state() const {
+  MutexLock lock(&mu_);
+  return state_;
+}
+
+uint64_t RunCoordinator::grant_revision() const {
+  MutexLock lock(&mu_);
+  return grant_revision_;
+}
+
+uint64_t RunCoordinator::sync_revision() const {
+  MutexLock lock(&mu_);
+  return sync_revision_;
+}
+
+uint64_t RunCoordinator::view_revision() const {
+  MutexLock lock(&mu_);
+  return view_revision_;
 }
 
 }  // namespace weft

@@ -1,21 +1,24 @@
-// RunCoordinator is the run: which pass it is in, who trains what, which versions are current, what
-// has been trained to the edge, and when it is over. It is what a lock server is, without sockets,
-// files and waiting.
+// RunCoordinator is the run: which pass it is in, who trains what, which versions are current and
+// where they lie, what has been trained to the edge, to what it can go back, and when it is over.
+// It is what a lock server is, without sockets, files and waiting.
 //
-// States: RUNNING(pass) -> pass complete (its checkpoint is to be committed) -> RUNNING(pass + 1)
-// ... -> done (all epochs, or early stopping); from RUNNING also failed(reason). Grants are made in
-// RUNNING only. A failed run goes on when it is started anew.
+// States: PREPARING -> RUNNING(pass) -> the pass is complete (its checkpoint is to be written, or
+// the parameter servers cut) -> RUNNING(pass + 1) ... -> DONE (all epochs, or early stopping); from
+// RUNNING also FAILED(reason), PAUSED and, in a cluster, REWINDING. Grants are made in RUNNING
+// only. A failed run goes on when it is started anew (one machine), or after a rollback (cluster).
 //
-// Every change is durable in the RunStore before anybody sees it. A release is a compare-and-set:
-// the versions that the grant started from must still be current.
-// Thread-safety: all methods may be called from any thread. A durable write happens under the lock:
-// the order of changes is the order in the store.
-// Restart: everything released is kept, every grant and session is over; tokens never repeat,
-// because each start has a term of its own (token = term x 2^40 + n).
+// A release is a compare-and-set: the versions that the grant started from must still be current.
+// Everything is written to the RunStore before it changes the state; what callers are told is
+// durable after the next Sync (stores of one machine sync at once).
+// Restart: on one machine every grant and session is over; in a cluster they live on, with a full
+// lease. Tokens never repeat, because each start has a term of its own (token = term x 2^40 + n).
+//
+// Thread-safety: all methods may be called from any thread.
+// Errors of all calls: those of the store, after which it is to be started anew.
 #pragma once
 
 #include <cstdint>
-#include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,73 +26,60 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "services/common/clock.h"
 #include "services/common/mutex.h"
-#include "services/common/run_config.h"
 #include "services/common/store_sync.h"
 #include "services/lock_server/bucket_scheduler.h"
 #include "services/lock_server/lock_client.h"
+#include "services/lock_server/order_book.h"
 #include "services/lock_server/pass_accounting.h"
+#include "services/lock_server/run_plan.h"
 #include "services/lock_server/run_state.h"
 #include "services/lock_server/run_store.h"
+#include "services/lock_server/run_views.h"
+#include "services/lock_server/session_leases.h"
 
 namespace weft {
 
-// What is to be trained, and how: constant while a coordinator lives.
-struct RunPlan {
-  int num_lhs = 1;  // partitions on each side
-  int num_rhs = 1;
-  std::vector<BucketScheduler::PartitionedType> partitioned_types;
-  BucketOrder bucket_order = BucketOrder::kInsideOut;
-  int resident_partitions = 2;  // of the one trainer; above 2, BETA's order
-  double commit_seconds = 60;
-  // How fast edges are trained, for commit_seconds. A figure of the configuration makes grants a
-  // function of it alone, and runs repeatable; unset: as measured in this process.
-  std::optional<double> edges_per_second;
-  int num_epochs = 1;
-  // By edge path: edges per bucket, [lhs partition, rhs partition], of all edge chunks.
-  std::vector<std::vector<int64_t>> bucket_edges;
-  EarlyStoppingOptions early_stopping;
-};
-
-// A complete pass, whose checkpoint is to be written.
-struct CompletePass {
-  int64_t version = 0;    // of the checkpoint: the number of passes that are complete
-  PassPosition position;  // of this pass
-  bool ends_epoch = false;
-  std::vector<DoneBucket> buckets;         // in the order of their releases; not the empty ones
-  std::vector<PartitionVersion> versions;  // every partition; initial ones too
-};
-
-struct RunProgress {
-  PassPosition position;
-  int num_epochs = 0;
-  int64_t buckets = 0;
-  int64_t buckets_done = 0;
-  int64_t edges = 0;  // of this pass
-  int64_t edges_done = 0;
-  int64_t epoch_edges = 0;  // of all passes of an epoch
-  bool done = false;
-  bool stopped_early = false;
-  std::optional<TrainingFailure> failure;
-  EarlyStoppingState early_stopping;
-};
-
 class RunCoordinator {
  public:
-  using SessionId = BucketScheduler::SessionId;
+  using SessionId = weft::SessionId;
 
   // Whether every bucket of the pass at state.position is done.
   static bool PassIsComplete(const RunPlan& plan, const RunState& state);
 
-  // Starts the run from `state` in a new term, durably. `store` must outlive the coordinator.
-  // Errors: the store's.
+  // Starts the run from `state` in a new term. `store` and `clock` must outlive the coordinator.
   static absl::StatusOr<std::unique_ptr<RunCoordinator>> Start(RunPlan plan, RunState state,
-                                                               RunStore* store);
+                                                               RunStore* store,
+                                                               const Clock& clock = Clock::Real());
 
-  // A new trainer process.
+  // --- Any caller, in a cluster ---
+
+  // Whether a call is one of this life of this run. A lower term than ours is: sessions survive
+  // restarts.
+  // Errors:
+  //   FailedPrecondition: another run; or a later life of this run exists (then superseded()).
+  //   Aborted: a lower generation: the run has gone back.
+  absl::Status Check(const RunContext& context);
+  RunContext context() const;
+  // A later life of this run was met: this one must end.
+  bool superseded() const;
+
+  // --- Trainers ---
+
+  // A new trainer of this process.
   SessionId Register();
+  // A trainer's process; the same one gets the same session. Gives its name, with a suffix when it
+  // is taken.
+  // Errors: FailedPrecondition when it is of another version, or has other data.
+  absl::StatusOr<std::string> Register(const Registration& registration);
+  // Keeps the session alive. Gives those of `tokens` that are no live grants of the session.
+  // Errors: Aborted when the session has ended.
+  absl::StatusOr<std::vector<Token>> Heartbeat(SessionId session, const std::vector<Token>& tokens,
+                                               uint64_t progress);
 
   // Does not wait: no grant when nothing is grantable now. The same number gets the same answer.
   // A session has at most two grants: one in training, one being stored.
@@ -100,8 +90,9 @@ class RunCoordinator {
 
   // Errors:
   //   Aborted: the session or the grant has ended, or a version it started from is not current.
-  //   FailedPrecondition: a partition of the grant is not stored; store it and release again.
-  //   InvalidArgument: not the buckets of the grant.
+  //   InvalidArgument: not the buckets of the grant, or shards that make no partition.
+  //   FailedPrecondition: a partition of the grant is not stored, or not at enough places that are
+  //     there now; store it and release again.
   //   DataLoss: the edges do not add up; the run has failed.
   // The last 8 answers of a session are repeated when they are asked for again.
   absl::StatusOr<ReleaseResult> Release(SessionId session, const ReleaseRequest& request);
@@ -110,7 +101,42 @@ class RunCoordinator {
   absl::Status Abandon(SessionId session, Token token);
   // Errors: Aborted when the grant has ended.
   absl::Status ReportFailure(SessionId session, Token token, const TrainingFailure& failure);
+  // The shard, of the base of a grant, cannot be read there: it is checked. Gives the places that
+  // are left. Errors: Aborted when it is not a live grant's base.
+  absl::StatusOr<std::vector<Place>> ReportUnreadable(SessionId session, Token token,
+                                                      const ShardName& shard, const Place& place);
   absl::Status Leave(SessionId session);
+
+  // --- Servers, in a cluster ---
+
+  // Registers a server, takes what it reports, says what it is to do.
+  // Errors:
+  //   FailedPrecondition: it is retired, or a parameter server too many.
+  //   Aborted: a newer incarnation of it has registered.
+  absl::StatusOr<StoreInstructions> Sync(const StoreReport& report);
+
+  // --- Time ---
+
+  // Ends sessions that are silent or stalled, gives up servers that are silent for too long, begins
+  // manifests. Call it every SessionLeases::kTick.
+  absl::Status Tick();
+
+  // --- Operators, in a cluster. Errors: NotFound when there is no such version or store. ---
+
+  absl::Status Pause(bool paused);
+  absl::Status Preserve(int64_t version, bool preserved);
+  // Keeps a version for `ttl` after the last call with this id.
+  absl::Status Pin(const std::string& request_id, int64_t version, SteadyTime::duration ttl);
+  void Unpin(const std::string& request_id);
+  // Goes back to a version (0: the beginning). FailedPrecondition: it is not whole.
+  absl::Status Rollback(const std::string& request_id, int64_t version);
+  absl::Status ForgetStore(StoreId store);
+  absl::Status ReportEvaluation(int64_t version, const std::string& metric, double value);
+  // 0: the newest one.
+  absl::StatusOr<CheckpointView> Checkpoint(int64_t version) const;
+  RunView View(bool with_buckets) const;
+
+  // --- The owner on one machine ---
 
   // The pass whose checkpoint is to be written; none while a pass is under way or the run is done.
   std::optional<CompletePass> complete_pass() const;
@@ -123,55 +149,131 @@ class RunCoordinator {
 
   KeepList keep_list() const;
   RunProgress progress() const;
+  ServerList servers() const;
+  RunPhase phase() const;
+  // A copy of all that is durable.
+  RunState state() const;
+
+  // Grow when: something may have become grantable; a server may have something to do; anything
+  // changed that View shows.
+  uint64_t grant_revision() const;
+  uint64_t sync_revision() const;
+  uint64_t view_revision() const;
+  // What happened since the last call, for the log, one line each.
+  std::vector<std::string> TakeEvents();
 
  private:
-  struct LiveGrant {
-    SessionId session = 0;
-    std::vector<Bucket> buckets;
-    std::vector<PartitionVersion> bases;
+  // What is known of a server while both live.
+  struct ServerLife {
+    SteadyTime heard;
+    uint64_t free_bytes = 0;
+    ParamServerState params;
+    bool reported = false;  // since this start
+    uint64_t swept = 0;     // garbage_ at its last keep list
+    std::optional<SteadyTime> sweep_time;
   };
-  struct Outcome {
-    Token token = kInitialToken;
-    absl::StatusOr<ReleaseResult> result;
-  };
-  struct Session {
-    uint64_t number = 0;  // of the last acquire that was answered with a grant
-    std::optional<Grant> grant;
-    std::deque<Outcome> outcomes;
-    std::vector<Token> grants;  // live, oldest first
+  struct PinnedVersion {
+    Token manifest = kInitialToken;
+    SteadyTime until;
   };
 
-  RunCoordinator(RunPlan plan, RunState state, RunStore* store);
+  RunCoordinator(RunPlan plan, RunState state, RunStore* store, const Clock& clock);
 
-  void BeginPass() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool Complete() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // 0 when it is not known yet.
-  double EdgesPerSecond() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool Done() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  std::optional<Grant> MakeGrant(SessionId id, const AcquireRequest& request, Session* session)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void AddHint(SessionId id, const Session& session, const std::vector<PartitionKey>& in_memory,
-               Grant* grant) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  Token Base(const Session& session, PartitionKey key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::Status CheckRelease(const ReleaseRequest& request, const LiveGrant& grant) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::StatusOr<ReleaseResult> ReleaseLive(const ReleaseRequest& request, Session* session)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  RunPhase Phase() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status Write(const RunChange& change) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void EndGrant(Token token, bool done) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Void(Token token) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Of sessions and grants: stored in a cluster only.
+  absl::Status WriteLive(const RunChange& change) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Event(std::string what) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // Grants (run_coordinator_grants.cc).
+  double EdgesPerSecond() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);  // 0: not known yet
+  absl::StatusOr<std::optional<Grant>> MakeGrant(SessionId id, const AcquireRequest& request)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Grant Describe(Token token, const GrantRecord& record) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void AddPlaces(const PartitionVersion& version, std::vector<VersionInfo>* places) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void AddHint(SessionId id, const SessionRecord& session,
+               const std::vector<PartitionKey>& in_memory, Grant* grant)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Token Base(const SessionRecord& session, PartitionKey key) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status CheckRelease(const ReleaseRequest& request, const GrantRecord& grant) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status CheckShards(const VersionInfo& version) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status CheckPlaces(const VersionInfo& version) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::StatusOr<ReleaseResult> ReleaseLive(SessionId id, const ReleaseRequest& request)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The grant, and those of its session that start from its versions.
+  std::vector<Token> WithSuccessors(Token token) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status Void(const std::vector<Token>& tokens, bool given_back)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status EndSession(SessionId id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status Fail(TrainingFailure failure) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // Passes, manifests, rewinds (run_coordinator_passes.cc).
+  void BeginPass() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The position goes on; gives the statistics of the pass that is over.
+  std::vector<DoneBucket> EndPass() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Does what the state orders, in a cluster: called after every change.
+  absl::Status Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status CutIfAllHave(bool* again) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status CommitManifests() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status RewindIfLost() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status RewindToNewest(const std::string& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status Rewind(Token manifest, const std::string& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool IsWhole(const Manifest& manifest) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Manifest MakeManifest(int64_t version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // Servers (run_coordinator_servers.cc).
+  const ServerRecord* FindServer(StoreId store) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool IsLive(const ServerRecord& server) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::vector<StoreId> StoresByRoom(uint64_t turn) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  int Replicas() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status RegisterServer(const ServerInfo& server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status TakeReport(const StoreReport& report) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status TakeResult(const ServerInfo& server, const OrderResult& result)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::vector<OrderBook::Wanted> OrdersForParams(const ServerRecord& server, uint32_t index) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::vector<OrderBook::Wanted> OrdersForPartitions(const ServerRecord& server) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool AllParams(bool (*has)(const ParamServerState&, const RunState&)) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  ServerList Servers() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  KeepList MakeKeepList() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  ManifestView Describe(const Manifest& manifest) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const RunPlan plan_;
   RunStore* const store_;
+  const Clock& clock_;
 
   mutable Mutex mu_;
   RunState state_ ABSL_GUARDED_BY(mu_);
   BucketScheduler scheduler_ ABSL_GUARDED_BY(mu_);
   std::optional<PassAccounting> accounting_ ABSL_GUARDED_BY(mu_);
+  SessionLeases leases_ ABSL_GUARDED_BY(mu_);
+  OrderBook orders_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_map<StoreId, ServerLife> lives_ ABSL_GUARDED_BY(mu_);
+  // Incarnations that a newer one of their server has taken over from.
+  absl::flat_hash_set<Incarnation> superseded_servers_ ABSL_GUARDED_BY(mu_);
+  std::map<ShardName, absl::flat_hash_set<StoreId>> suspects_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_map<std::string, PinnedVersion> pins_ ABSL_GUARDED_BY(mu_);
   Token last_token_ ABSL_GUARDED_BY(mu_) = kInitialToken;
   SessionId last_session_ ABSL_GUARDED_BY(mu_) = 0;
-  absl::flat_hash_map<SessionId, Session> sessions_ ABSL_GUARDED_BY(mu_);
-  absl::flat_hash_map<Token, LiveGrant> grants_ ABSL_GUARDED_BY(mu_);
+  bool superseded_ ABSL_GUARDED_BY(mu_) = false;
+  bool places_lost_ ABSL_GUARDED_BY(mu_) = false;       // since RewindIfLost
+  bool manifests_changed_ ABSL_GUARDED_BY(mu_) = true;  // or their places, since CommitManifests
+  bool cut_ordered_ ABSL_GUARDED_BY(mu_) = false;       // of this pass
+  SteadyTime last_manifest_ ABSL_GUARDED_BY(mu_);
+  uint64_t garbage_ ABSL_GUARDED_BY(mu_) = 1;  // grows when something became garbage
+  uint64_t servers_revision_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t grant_revision_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t sync_revision_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t view_revision_ ABSL_GUARDED_BY(mu_) = 0;
+  bool view_changed_ ABSL_GUARDED_BY(mu_) = false;
+  std::vector<std::string> events_ ABSL_GUARDED_BY(mu_);
   // Of what was trained in this process: says how long a bucket will take.
   int64_t trained_edges_ ABSL_GUARDED_BY(mu_) = 0;
   double trained_seconds_ ABSL_GUARDED_BY(mu_) = 0;

@@ -1,7 +1,9 @@
 // RunState is everything durable about a run: what it trains, how far it has come, which version of
-// each partition is current. A RunChange is one durable step from a state to the next.
+// each partition is current and where it lies, who trains what, and to what the run can go back. A
+// RunChange is one durable step from a state to the next.
 //
-// The state as of the last acknowledged change, and nothing else, is what a restart sees.
+// The state as of the last acknowledged change, and nothing else, is what a restart sees. On one
+// machine sessions and grants end with the process: their changes are applied and never stored.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +12,21 @@
 #include <variant>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
+#include "services/common/cluster_types.h"
 #include "services/common/run_stats.h"
+#include "services/common/store_sync.h"
 #include "services/common/types.h"
 #include "services/lock_server/early_stopping.h"
 #include "services/lock_server/lock_client.h"
+#include "services/lock_server/manifest_catalog.h"
+#include "services/lock_server/place_table.h"
 #include "services/lock_server/run_shape.h"
 #include "services/lock_server/version_table.h"
 
 namespace weft {
+
+using SessionId = Incarnation;  // of the trainer's process
 
 // The input directories of edges, in the order in which an epoch visits them.
 struct EdgePath {
@@ -26,42 +35,156 @@ struct EdgePath {
   bool operator==(const EdgePath&) const = default;
 };
 
-struct DoneBucket {
-  Token token = kInitialToken;  // of the grant that trained it
-  BucketStats stats;
+// An answer to a release.
+struct ReleaseOutcome {
+  Token token = kInitialToken;
+  bool pass_done = false;
+
+  bool operator==(const ReleaseOutcome&) const = default;
+};
+
+struct SessionRecord {
+  std::string name;
+  uint64_t number = 0;                   // of the last acquire that was answered with a grant
+  Token granted = kInitialToken;         // that grant
+  std::vector<Token> grants;             // live, oldest first
+  std::vector<ReleaseOutcome> outcomes;  // the last ones, oldest first
+};
+
+struct GrantRecord {
+  struct Base {
+    PartitionKey key;
+    Token token = kInitialToken;  // current, or made by an earlier live grant of the session
+    GrantedPartition::Source source = GrantedPartition::Source::kInitialise;
+
+    bool operator==(const Base&) const = default;
+  };
+  SessionId session = 0;
+  std::vector<Bucket> buckets;
+  std::vector<Base> bases;  // every partition that the buckets use
+
+  bool operator==(const GrantRecord&) const = default;
+};
+
+struct ServerRecord {
+  ServerInfo info;       // of the last incarnation that registered
+  bool retired = false;  // will never come back
+
+  bool operator==(const ServerRecord&) const = default;
 };
 
 struct RunState {
   std::string run_id;  // 32 hexadecimal digits, random
   uint64_t seed = 0;
-  uint64_t term = 0;  // +1 at each start
+  Term term = 0;  // +1 at each start
+  Generation generation = 1;
   RunShape shape;
   std::vector<EdgePath> edge_paths;
-  // The pass under way, or the next one. `position.pass` passes are committed, which is the
-  // committed checkpoint version.
+  // The pass under way, or the next one. `position.pass` passes are over.
   PassPosition position;
   std::vector<DoneBucket> done;  // of this pass, in the order of their releases
   VersionTable versions;
   EarlyStoppingState early_stopping;
-  // Versions whose files nobody needs any more; they may be there still.
+  // Versions whose files nobody needs any more; they may be there still. On one machine.
   std::vector<int64_t> obsolete_versions;
   std::optional<TrainingFailure> failure;
+  bool paused = false;
+
+  absl::flat_hash_map<SessionId, SessionRecord> sessions;
+  absl::flat_hash_map<Token, GrantRecord> grants;
+  // How often a bucket of this pass was granted and not handed in.
+  absl::flat_hash_map<Bucket, int> attempts;
+
+  // In a cluster.
+  std::string config_json;  // the run's configuration
+  // By edge path: edges per bucket, [lhs partition, rhs partition], of all edge chunks.
+  std::vector<std::vector<int64_t>> bucket_edges;
+  std::vector<ServerRecord> servers;  // parameter servers in the order that placement follows
+  PlaceTable places;
+  ManifestCatalog manifests;
+  Token origin = kInitialToken;   // the manifest that this generation goes on from
+  bool parameters_ready = false;  // all parameter servers have had this generation's content
+  std::string last_rollback;      // request id
 };
 
+// Each is one durable step. What a change says has been checked.
+struct SessionBegan {
+  SessionId session = 0;
+  std::string name;
+};
+// Its grants end with it.
+struct SessionEnded {
+  SessionId session = 0;
+};
+struct GrantMade {
+  Token token = kInitialToken;
+  uint64_t number = 0;  // of the request
+  GrantRecord grant;
+};
+struct GrantsVoided {
+  std::vector<Token> tokens;
+  bool given_back = false;  // by the trainer: not an attempt that failed
+};
 // A grant was released: its versions are current, its buckets done.
 struct GrantReleased {
   Token token = kInitialToken;
   std::vector<PartitionKey> stored;
   std::vector<BucketStats> buckets;
+  std::vector<VersionInfo> places;  // of `stored`, in a cluster
+  SessionId session = 0;
+  bool pass_done = false;
 };
-
-// Training cannot go on.
+// Training cannot go on; all grants end.
 struct RunFailed {
   TrainingFailure failure;
 };
+struct RunPaused {
+  bool paused = false;
+};
+// A server, or a new incarnation of it: what the old one held in memory is gone.
+struct ServerRegistered {
+  ServerInfo server;
+};
+// What lay there is lost; `retired`: for ever.
+struct ServerLost {
+  StoreId store = 0;
+  bool retired = false;
+};
+struct PlacesChanged {
+  struct Change {
+    ShardName shard;
+    Place place;
+    bool gone = false;  // from that store
+  };
+  std::vector<Change> changes;
+};
+// A snapshot of a parameter server is stored.
+struct VersionStored {
+  VersionInfo version;
+};
+struct ManifestBegan {
+  Manifest manifest;
+};
+struct ManifestCommitted {
+  Token token = kInitialToken;
+  std::vector<Token> removed;  // that nobody needs any more
+};
+struct ManifestMarked {
+  Token token = kInitialToken;
+  std::optional<bool> preserved;
+  std::map<std::string, double> metrics;  // to be added
+};
+struct ParametersReady {};
 
-using RunChange = std::variant<GrantReleased, RunFailed>;
+using RunChange =
+    std::variant<SessionBegan, SessionEnded, GrantMade, GrantsVoided, GrantReleased, RunFailed,
+                 RunPaused, ServerRegistered, ServerLost, PlacesChanged, VersionStored,
+                 ManifestBegan, ManifestCommitted, ManifestMarked, ParametersReady>;
 
 void ApplyChange(const RunChange& change, RunState* state);
+
+// Goes back to `manifest`, in a new generation: whoever was at work is forgotten, what came after
+// the manifest is removed, but for what is preserved.
+void RewindTo(const Manifest& manifest, RunState* state);
 
 }  // namespace weft

@@ -1,8 +1,9 @@
 // RunStore keeps a run's state durably: a state, and the changes that were made to it since.
 //
-// Nothing is acknowledged before it is durable: it survives the process being killed, and the
-// machine losing power. After a failed write a store refuses every further one, because what is on
-// disk is then unknown; only opening it again helps.
+// What was written is durable, at the latest, when a later Sync returns OK: it then survives the
+// process being killed, and the machine losing power. Many changes may share one sync. After a
+// failed write a store refuses every further one, because what is on disk is then unknown; only
+// opening it again helps.
 // Errors: ResourceExhausted (disk full), DataLoss (damaged), else Internal.
 // Not thread-safe: one writer, the order of calls is the order of changes.
 #pragma once
@@ -25,6 +26,8 @@ class RunStore {
   virtual absl::Status Append(const RunChange& change) = 0;
   // Stores `state` in place of everything before, at once.
   virtual absl::Status Replace(const RunState& state) = 0;
+  // Makes everything before durable. Stores that write at once have nothing to do.
+  virtual absl::Status Sync() { return absl::OkStatus(); }
 };
 
 }  // namespace weft

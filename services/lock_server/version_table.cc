@@ -32,6 +32,23 @@ void VersionTable::CommitAll() {
   }
 }
 
+void VersionTable::SetAll(const std::vector<PartitionVersion>& versions, Token Entry::*field) {
+  for (auto& partitions : entries_) {
+    for (Entry& entry : partitions) entry.*field = kInitialToken;
+  }
+  for (const PartitionVersion& version : versions) {
+    if (Has(version.key)) At(version.key).*field = version.token;
+  }
+}
+
+void VersionTable::SetAllCommitted(const std::vector<PartitionVersion>& versions) {
+  SetAll(versions, &Entry::committed);
+}
+
+void VersionTable::SetAllCurrent(const std::vector<PartitionVersion>& versions) {
+  SetAll(versions, &Entry::current);
+}
+
 std::vector<PartitionVersion> VersionTable::Roots() const {
   std::vector<PartitionVersion> roots;
   for (const PartitionKey& key : keys()) {

@@ -30,6 +30,10 @@ class VersionTable {
   void SetCommitted(PartitionKey key, Token token) { At(key).committed = token; }
   // A checkpoint of all current versions was committed.
   void CommitAll();
+  // Partitions that are not in `versions` are initial; what is no partition of the table is
+  // skipped.
+  void SetAllCommitted(const std::vector<PartitionVersion>& versions);
+  void SetAllCurrent(const std::vector<PartitionVersion>& versions);
 
   // Every version that is current or committed, but for initial ones.
   std::vector<PartitionVersion> Roots() const;
@@ -39,6 +43,7 @@ class VersionTable {
     Token current = kInitialToken;
     Token committed = kInitialToken;
   };
+  void SetAll(const std::vector<PartitionVersion>& versions, Token Entry::*field);
   const Entry& At(PartitionKey key) const;
   Entry& At(PartitionKey key);
 

@@ -220,6 +220,12 @@ TEST(RunConfigTest, WritingAndReadingKeepsEverything) {
                                  "resident_partitions=4",
                                  "prefetch=false",
                                  "commit_seconds=0.5",
+                                 "lease_seconds=2",
+                                 "stall_timeout=0",
+                                 "max_bucket_attempts=3",
+                                 "partition_replicas=2",
+                                 "store_lost_after=60",
+                                 "checkpoint_minutes=0.5",
                                  "early_stopping.metric=mrr",
                                  "early_stopping.patience=5",
                                  "entities.user.dimension=8",
@@ -238,6 +244,9 @@ TEST(RunConfigTest, WritingAndReadingKeepsEverything) {
   EXPECT_EQ(RunConfigToJson(second->config, false), text);
   EXPECT_EQ(second->config.seed, 18446744073709551615u);
   EXPECT_EQ(second->config.early_stopping->patience, 5);
+  EXPECT_EQ(second->config.lease_seconds, 2);
+  EXPECT_EQ(second->config.max_bucket_attempts, 3);
+  EXPECT_EQ(second->config.checkpoint_minutes, 0.5);
   EXPECT_EQ(second->config.eval_num_batch_negs, std::nullopt);
   EXPECT_EQ(second->config.bucket_order, BucketOrder::kAffinity);
   EXPECT_EQ(second->config.compute, Compute::kReference);
@@ -249,8 +258,10 @@ TEST(RunConfigTest, ForPbgOnlyItsKeysAreWritten) {
   ASSERT_THAT(result, IsOk());
   const std::string text = RunConfigToJson(result->config, /*pbg_keys_only=*/true);
 
-  for (const char* ours : {"seed", "threads", "compute", "resident_partitions", "prefetch",
-                           "commit_seconds", "early_stopping"}) {
+  for (const char* ours :
+       {"seed", "threads", "compute", "resident_partitions", "prefetch", "commit_seconds",
+        "early_stopping", "lease_seconds", "stall_timeout", "max_bucket_attempts",
+        "partition_replicas", "store_lost_after", "checkpoint_minutes"}) {
     EXPECT_THAT(text, Not(HasSubstr(absl::StrCat("\"", ours, "\"")))) << ours;
   }
   EXPECT_THAT(text, HasSubstr("\"lr\": 0.01"));

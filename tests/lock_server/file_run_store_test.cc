@@ -41,6 +41,33 @@ RunState FullState() {
   state.early_stopping = {6, 1.5, 10, 0.25, 4, 2, 1};
   state.obsolete_versions = {5, 6};
   state.failure = TrainingFailure{{1, 0}, "NaN"};
+  state.paused = true;
+  state.generation = 4;
+  state.sessions[0xABCDEF0123456789] = {"t", 7, 75, {75}, {{73, false}, {74, true}}};
+  state.grants[75] = {0xABCDEF0123456789,
+                      {{1, 0}},
+                      {{{0, 1}, 77, GrantedPartition::Source::kRead},
+                       {{0, 0}, 0, GrantedPartition::Source::kInitialise}}};
+  state.attempts[{1, 0}] = 2;
+  state.config_json = "{}";
+  state.bucket_edges = {{1, 2, 3, 4}};
+  state.servers = {{{ServerRole::kParam, 21, 5, "a:1", true}, true},
+                   {{ServerRole::kPartition, 11, 6, "b:2", false}, false}};
+  state.places.Set({{0, 1}, 77}, {{0, 0, 10, 100, 9, {{11, 6}}}, {1, 10, 1, 10, 8, {{11, 0}}}});
+  Manifest manifest;
+  manifest.token = 70;
+  manifest.generation = 3;
+  manifest.version = 8;
+  manifest.state = Manifest::State::kCommitted;
+  manifest.preserved = true;
+  manifest.position = {8, 2, 1, 3, 4};
+  manifest.early_stopping = state.early_stopping;
+  manifest.versions = {{{0, 1}, 70}, {{kSnapshotType, 0}, 70}};
+  manifest.metrics = {{"mrr", 0.5}};
+  state.manifests.Put(manifest);
+  state.origin = 70;
+  state.parameters_ready = true;
+  state.last_rollback = "r";
   return state;
 }
 
@@ -80,6 +107,41 @@ void ExpectEqual(const RunState& a, const RunState& b) {
     EXPECT_EQ(a.failure->reason, b.failure->reason);
     EXPECT_EQ(a.failure->bucket, b.failure->bucket);
   }
+  EXPECT_EQ(a.paused, b.paused);
+  EXPECT_EQ(a.generation, b.generation);
+  ASSERT_EQ(a.sessions.size(), b.sessions.size());
+  for (const auto& [id, session] : a.sessions) {
+    const SessionRecord& other = b.sessions.at(id);
+    EXPECT_EQ(session.name, other.name);
+    EXPECT_EQ(session.number, other.number);
+    EXPECT_EQ(session.granted, other.granted);
+    EXPECT_EQ(session.grants, other.grants);
+    EXPECT_EQ(session.outcomes, other.outcomes);
+  }
+  ASSERT_EQ(a.grants.size(), b.grants.size());
+  for (const auto& [token, grant] : a.grants) EXPECT_EQ(grant, b.grants.at(token));
+  EXPECT_EQ(a.attempts, b.attempts);
+  EXPECT_EQ(a.config_json, b.config_json);
+  EXPECT_EQ(a.bucket_edges, b.bucket_edges);
+  EXPECT_EQ(a.servers, b.servers);
+  EXPECT_EQ(a.places.versions(), b.places.versions());
+  ASSERT_EQ(a.manifests.manifests().size(), b.manifests.manifests().size());
+  for (const auto& [token, manifest] : a.manifests.manifests()) {
+    const Manifest& other = b.manifests.manifests().at(token);
+    EXPECT_EQ(manifest.generation, other.generation);
+    EXPECT_EQ(manifest.version, other.version);
+    EXPECT_EQ(manifest.state, other.state);
+    EXPECT_EQ(manifest.preserved, other.preserved);
+    EXPECT_EQ(manifest.position, other.position);
+    EXPECT_EQ(manifest.early_stopping, other.early_stopping);
+    EXPECT_EQ(manifest.versions, other.versions);
+    EXPECT_EQ(manifest.metrics, other.metrics);
+    EXPECT_EQ(manifest.done.size(), other.done.size());
+    EXPECT_EQ(manifest.ended_pass.size(), other.ended_pass.size());
+  }
+  EXPECT_EQ(a.origin, b.origin);
+  EXPECT_EQ(a.parameters_ready, b.parameters_ready);
+  EXPECT_EQ(a.last_rollback, b.last_rollback);
   ASSERT_EQ(a.done.size(), b.done.size());
   for (size_t i = 0; i < a.done.size(); ++i) {
     const BucketStats& x = a.done[i].stats;
@@ -97,7 +159,7 @@ void ExpectEqual(const RunState& a, const RunState& b) {
   }
 }
 
-const GrantReleased kRelease = {78, {{0, 0}, {0, 1}}, {FullStats()}};
+const GrantReleased kRelease = {78, {{0, 0}, {0, 1}}, {FullStats()}, {}, 0, false};
 
 // A store that has been used: a state and two changes.
 std::string UsedStore(const TempDir& dir) {
@@ -121,7 +183,7 @@ TEST(RunCodecTest, AStateSurvivesTheRoundTrip) {
   RunState state = FullState();
   state.done.push_back({76, FullStats()});
 
-  const auto decoded = DecodeRecord(EncodeRecord(state));
+  const auto decoded = DecodeRecord(EncodeState(state));
 
   ASSERT_THAT(decoded, IsOk());
   ExpectEqual(std::get<RunState>(*decoded), state);
@@ -260,7 +322,7 @@ TEST(FileRunStoreTest, ANewerFormatIsRefused) {
   const TempDir dir;
   const std::string path = UsedStore(dir);
   // StoredRunState.format is the first field of the first record: 08 01.
-  std::string record = EncodeRecord(FullState());
+  std::string record = EncodeState(FullState());
   const size_t at = record.find("\x08\x01");
   ASSERT_NE(at, std::string::npos);
   record[at + 1] = 2;

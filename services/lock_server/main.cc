@@ -1,0 +1,126 @@
+// weft-lock-server: the run of a cluster, behind LockService.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "services/common/clock.h"
+#include "services/common/file_util.h"
+#include "services/common/logging.h"
+#include "services/common/rpc/server_runner.h"
+#include "services/common/run_config.h"
+#include "services/common/shutdown_signals.h"
+#include "services/common/status_macros.h"
+#include "services/lock_server/local_run_setup.h"
+#include "services/lock_server/lock_service_impl.h"
+#include "services/lock_server/rocksdb_run_store.h"
+#include "services/lock_server/run_coordinator.h"
+#include "services/lock_server/run_loop.h"
+
+namespace weft {
+namespace {
+
+struct Flags {
+  std::string config;
+  std::vector<std::string> overrides;
+  std::string data_dir;
+  std::string listen = "127.0.0.1:0";
+  std::string address_file;
+  int param_servers = 1;
+  bool insecure = false;
+};
+
+// Ends the process at once: what was not synced was told to nobody.
+[[noreturn]] void EndAtOnce(const absl::Status& why) {
+  WEFT_LOG_ERROR("the lock server ends: {}", why.ToString());
+  spdlog::shutdown();
+  std::_Exit(1);
+}
+
+absl::StatusOr<ClusterRunSetup> SetUp(const Flags& flags, const RunConfig& config,
+                                      RunStore* store) {
+  WEFT_ASSIGN_OR_RETURN(std::optional<RunState> stored, store->Load());
+  if (!stored.has_value()) return MakeClusterRun(config, flags.param_servers);
+  return ContinueClusterRun(config, *std::move(stored), flags.param_servers);
+}
+
+absl::Status Run(const Flags& flags, const RunConfig& config) {
+  ShutdownSignals signals;
+  WEFT_RETURN_IF_ERROR(MakeDirectories(flags.data_dir));
+  WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<RocksDbRunStore> store,
+                        RocksDbRunStore::Open(flags.data_dir + "/run"));
+  WEFT_ASSIGN_OR_RETURN(ClusterRunSetup setup, SetUp(flags, config, store.get()));
+  const absl::Duration lease = absl::FromChrono(setup.plan.cluster->lease);
+  WEFT_ASSIGN_OR_RETURN(
+      const std::unique_ptr<RunCoordinator> run,
+      RunCoordinator::Start(std::move(setup.plan), std::move(setup.state), store.get()));
+  RunLoop loop(run.get(), store.get(), Clock::Real(), EndAtOnce,
+               [](const std::string& event) { WEFT_LOG_INFO("{}", event); });
+  LockServiceImpl service(
+      {.lease = lease,
+       .max_wait = std::min(absl::Seconds(10), lease / 3),
+       .on_superseded =
+           [] { EndAtOnce(absl::FailedPreconditionError("a later life of this run exists")); }},
+      run.get(), &loop, Clock::Real());
+  WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<ServerRunner> server,
+                        ServerRunner::Start({.listen = flags.listen,
+                                             .security = {.allow_plain_text = flags.insecure},
+                                             .on_drain = [&loop] { loop.Drain(); }},
+                                            {&service}));
+  const RunContext context = run->context();
+  WEFT_LOG_INFO("lock server: address={} run={} term={} generation={}", server->address(),
+                context.run_id, context.term, context.generation.value_or(0));
+  server->SetServing(true);
+  if (!flags.address_file.empty()) {
+    WEFT_RETURN_IF_ERROR(WriteFileAtomically(flags.address_file, server->address() + "\n"));
+  }
+  signals.Wait();
+  WEFT_LOG_INFO("lock server: ends");
+  server->Drain();
+  return absl::OkStatus();
+}
+
+int Main(int argc, char** argv) {
+  Flags flags;
+  CLI::App app(
+      "The lock server of a Weft cluster: who trains what, which versions are current.\n\n"
+      "  weft-lock-server --config run.json --data-dir /var/lib/weft --listen 0.0.0.0:7000");
+  app.add_option("--config", flags.config, "the run configuration, JSON")->required();
+  app.add_option("--set", flags.overrides, "key=value, overrides the configuration");
+  app.add_option("--data-dir", flags.data_dir, "folder of its own, made if need be")->required();
+  app.add_option("--listen", flags.listen, "host:port; port 0: any that is free")
+      ->capture_default_str();
+  app.add_option("--address-file", flags.address_file,
+                 "written with host:port when it can be called");
+  app.add_option("--param-servers", flags.param_servers, "how many the run has")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  app.add_flag("--insecure", flags.insecure, "plain text beyond this machine");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  InitLogging("weft-lock-server", 0);
+  const absl::StatusOr<ConfigResult> config = LoadRunConfig(flags.config, flags.overrides);
+  if (!config.ok()) {
+    std::fprintf(stderr, "%s\n", std::string(config.status().message()).c_str());
+    return 2;
+  }
+  for (const std::string& warning : config->warnings) WEFT_LOG_WARNING("{}", warning);
+  SetLogVerbosity(config->config.verbose);
+  const absl::Status status = Run(flags, config->config);
+  if (status.ok()) return 0;
+  WEFT_LOG_ERROR("lock server: {}", std::string(status.message()));
+  return 1;
+}
+
+}  // namespace
+}  // namespace weft
+
+int main(int argc, char** argv) { return weft::Main(argc, argv); }

@@ -1,0 +1,49 @@
+// RunPlan is what is to be trained, and how: constant while a coordinator lives.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "services/common/clock.h"
+#include "services/common/cluster_types.h"
+#include "services/common/run_config.h"
+#include "services/lock_server/bucket_scheduler.h"
+#include "services/lock_server/early_stopping.h"
+
+namespace weft {
+
+// What a run of many processes needs beside. Zero durations: never.
+struct ClusterOptions {
+  using Duration = SteadyTime::duration;
+
+  Incarnation incarnation = 1;  // of this lock server
+  Duration lease = std::chrono::seconds(30);
+  Duration stall_timeout = std::chrono::minutes(10);
+  int max_bucket_attempts = 10;  // 0: no limit
+  int partition_replicas = 1;
+  Duration store_lost_after = std::chrono::minutes(15);
+  Duration checkpoint_interval = std::chrono::minutes(20);  // of manifests within a pass
+  Duration sweep_interval = std::chrono::seconds(1);        // of keep lists to a server, at least
+  int num_param_servers = 0;
+};
+
+struct RunPlan {
+  int num_lhs = 1;  // partitions on each side
+  int num_rhs = 1;
+  std::vector<BucketScheduler::PartitionedType> partitioned_types;
+  BucketOrder bucket_order = BucketOrder::kInsideOut;
+  int resident_partitions = 2;  // of the one trainer; above 2, BETA's order
+  double commit_seconds = 60;
+  // How fast edges are trained, for commit_seconds. A figure of the configuration makes grants a
+  // function of it alone, and runs repeatable; unset: as measured in this process.
+  std::optional<double> edges_per_second;
+  int num_epochs = 1;
+  // By edge path: edges per bucket, [lhs partition, rhs partition], of all edge chunks.
+  std::vector<std::vector<int64_t>> bucket_edges;
+  EarlyStoppingOptions early_stopping;
+  // Unset: a run in one process. Sessions and grants end with it, checkpoints are its files.
+  std::optional<ClusterOptions> cluster;
+};
+
+}  // namespace weft
