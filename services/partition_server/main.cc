@@ -123,8 +123,8 @@ absl::Status Run(const Flags& flags) {
   GrpcBlobClient fetcher(&channels, store->fence(), {});
   StoreOrders orders(store.get(), &fetcher);
   std::unique_ptr<PartitionSync> sync;  // outlives what runs on the pool
-  WorkerPool background(kBackgroundWorkers);
-  WorkerPool workers(kWorkers);
+  WorkPool background(kBackgroundWorkers);
+  WorkPool workers(kWorkers);
   PartitionServiceImpl service(store.get(), &orders, &workers, &background);
   ServerRunner::Options listen;
   listen.listen = flags.listen;

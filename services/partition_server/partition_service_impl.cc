@@ -229,7 +229,7 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* PartitionServiceImpl::GetBlob(
 
 template <typename Call>
 grpc::ServerUnaryReactor* PartitionServiceImpl::Run(grpc::CallbackServerContext* context,
-                                                    WorkerPool* pool, Call call) {
+                                                    WorkPool* pool, Call call) {
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   pool->Submit([this, reactor, call] { reactor->Finish(Answer(call())); });
   return reactor;

@@ -13,9 +13,9 @@
 #include <atomic>
 #include <cstdint>
 
+#include "services/common/work_pool.h"
 #include "services/partition_server/partition_store.h"
 #include "services/partition_server/store_orders.h"
-#include "services/partition_server/worker_pool.h"
 #include "weft/v1/partition_service.grpc.pb.h"
 
 namespace weft {
@@ -45,8 +45,8 @@ class PartitionServiceImpl : public PartitionServiceBase {
   // All must outlive this object, and the server that this object is registered with.
   // `background`: for copies, which wait for other servers; they must not keep the threads that
   // those wait for.
-  PartitionServiceImpl(PartitionStore* store, StoreOrders* orders, WorkerPool* workers,
-                       WorkerPool* background)
+  PartitionServiceImpl(PartitionStore* store, StoreOrders* orders, WorkPool* workers,
+                       WorkPool* background)
       : store_(store), orders_(orders), workers_(workers), background_(background) {}
 
   const PartitionServiceStats& stats() const { return stats_; }
@@ -73,7 +73,7 @@ class PartitionServiceImpl : public PartitionServiceBase {
   grpc::Status Answer(const absl::Status& status);
   // Runs `call` on a pool and answers what it gives.
   template <typename Call>
-  grpc::ServerUnaryReactor* Run(grpc::CallbackServerContext* context, WorkerPool* pool, Call call);
+  grpc::ServerUnaryReactor* Run(grpc::CallbackServerContext* context, WorkPool* pool, Call call);
 
   absl::Status Stat(const v1::StatBlobRequest& request, v1::StatBlobResponse* response);
   absl::Status Copy(const v1::CopyBlobRequest& request, v1::CopyBlobResponse* response);
@@ -81,8 +81,8 @@ class PartitionServiceImpl : public PartitionServiceBase {
 
   PartitionStore* const store_;
   StoreOrders* const orders_;
-  WorkerPool* const workers_;
-  WorkerPool* const background_;
+  WorkPool* const workers_;
+  WorkPool* const background_;
   PartitionServiceStats stats_;
 };
 

@@ -18,9 +18,9 @@
 #include "absl/status/status.h"
 #include "services/common/mutex.h"
 #include "services/common/store_sync_client.h"
+#include "services/common/work_pool.h"
 #include "services/partition_server/partition_store.h"
 #include "services/partition_server/store_orders.h"
-#include "services/partition_server/worker_pool.h"
 
 namespace weft {
 
@@ -28,8 +28,8 @@ class PartitionSync {
  public:
   // All must outlive this object, which must outlive what runs on the pool. `address`: where this
   // server is reached.
-  PartitionSync(PartitionStore* store, StoreOrders* orders, WorkerPool* workers,
-                std::string address, std::function<void()> changed);
+  PartitionSync(PartitionStore* store, StoreOrders* orders, WorkPool* workers, std::string address,
+                std::function<void()> changed);
 
   StoreReport Report() const ABSL_LOCKS_EXCLUDED(mu_);
   uint64_t known_revision() const ABSL_LOCKS_EXCLUDED(mu_);
@@ -49,7 +49,7 @@ class PartitionSync {
 
   PartitionStore* const store_;
   StoreOrders* const orders_;
-  WorkerPool* const workers_;
+  WorkPool* const workers_;
   const std::string address_;
   const std::function<void()> changed_;
 

@@ -45,8 +45,8 @@ class TestPartitionServer {
   }
 
   PartitionStore store;
-  WorkerPool workers{4};
-  WorkerPool background{1};
+  WorkPool workers{4};
+  WorkPool background{1};
   ChannelPool channels{{}};
   RunFence fence{kContext};
   GrpcBlobClient fetcher;

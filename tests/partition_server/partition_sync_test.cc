@@ -44,7 +44,7 @@ class PartitionSyncTest : public ::testing::Test {
   Mutex mu;
   CondVar done;
   int changes = 0;
-  WorkerPool workers{1};  // idle when a test ends: its tests wait for the orders they give
+  WorkPool workers{1};  // idle when a test ends: its tests wait for the orders they give
   PartitionSync sync{&store, &orders, &workers, "host:1", [this] {
                        MutexLock lock(&mu);
                        ++changes;
