@@ -121,6 +121,14 @@ struct ServerList {
   std::vector<ServerInfo> param_servers;  // in the order that placement follows
 };
 
+// What does not change while a run lives, as far as servers need it.
+struct StoreRunInfo {
+  std::string config_json;  // with every key
+  uint64_t seed = 0;
+  std::vector<std::vector<int64_t>> entity_counts;  // [entity type][partition]
+  int64_t num_dynamic_relations = 0;
+};
+
 struct StoreInstructions {
   uint64_t revision = 0;
   RunPhase phase = RunPhase::kPreparing;

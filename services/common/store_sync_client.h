@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -21,6 +22,7 @@ class StoreSyncClient {
   struct Answer {
     RunContext context;
     StoreInstructions instructions;
+    std::optional<StoreRunInfo> run = std::nullopt;  // at the first call of an incarnation
   };
 
   virtual ~StoreSyncClient() = default;

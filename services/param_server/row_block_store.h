@@ -114,6 +114,7 @@ class RowBlockStore {
 
   // The newest life of the run that was heard of.
   RunContext context() const { return fence_.known(); }
+  RunFence* fence() { return &fence_; }
   // What is installed; none: nothing.
   std::optional<Share> share() const;
   // The passes before are cut, durably.

@@ -37,7 +37,7 @@ class BucketTrainer {
     bool evaluates = true;  // false: Evaluate is never called, its workspaces are not made
     uint64_t seed = 0;
     // Called by a worker before each batch it trains; an error ends Train with it. May be empty.
-    std::function<absl::Status()> before_batch;
+    std::function<absl::Status()> before_batch = nullptr;
   };
 
   // `pool` and `parameters` must outlive this object.

@@ -121,6 +121,15 @@ absl::StatusOr<StoreSyncClient::Answer> AnswerFromProto(const v1::StoreSyncRespo
     WEFT_ASSIGN_OR_RETURN(StoreOrder order, OrderFromProto(proto));
     instructions.orders.push_back({proto.order_id(), std::move(order)});
   }
+  if (response.has_run()) {
+    StoreRunInfo& run = answer.run.emplace();
+    run.config_json = response.run().config_json();
+    run.seed = response.run().seed();
+    for (const v1::EntityTypeCounts& type : response.run().entity_types()) {
+      run.entity_counts.emplace_back(type.counts().begin(), type.counts().end());
+    }
+    run.num_dynamic_relations = response.run().num_dynamic_relations();
+  }
   instructions.ended_sessions = {response.ended_sessions().begin(),
                                  response.ended_sessions().end()};
   return answer;
