@@ -124,6 +124,7 @@ void ParameterSync::CollectByComparing(uint32_t tensor) {
 }
 
 void ParameterSync::Collect() {
+  std::vector<int64_t> taken;
   MutexLock lock(&mu_);
   for (size_t g = 0; g < groups_.size(); ++g) {
     const LiveGroup& group = groups_[g];
@@ -133,10 +134,12 @@ void ParameterSync::Collect() {
       CollectByComparing(values + 1);
       continue;
     }
-    TakeChanged(group.changed, [&](int64_t row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    taken.clear();
+    TakeChanged(group.changed, [&taken](int64_t row) { taken.push_back(row); });
+    for (const int64_t row : taken) {
       QueueRowOfBlock(values, group.cols[0], row);
       QueueRowOfBlock(values + 1, group.cols[1], row);
-    });
+    }
   }
 }
 

@@ -60,58 +60,68 @@ absl::StatusOr<std::unique_ptr<RowBlockStore>> RowBlockStore::Open(const Options
 }
 
 absl::Status RowBlockStore::Recover() {
-  MutexLock lock(&mu_);
   std::optional<Share> share;
   WEFT_RETURN_IF_ERROR(log_->Scan(kShareKey, [&](auto, std::string_view value) -> absl::Status {
     WEFT_ASSIGN_OR_RETURN(share, DecodeShare(value));
     return absl::OkStatus();
   }));
   if (!share) return absl::OkStatus();
-  table_ = MakeTable(*share);
+  RowTable table = MakeTable(*share);
   int64_t rows = 0;
   WEFT_RETURN_IF_ERROR(
       log_->Scan(kRowPrefix, [&](std::string_view key, std::string_view value) -> absl::Status {
         uint32_t tensor = 0;
         uint32_t row = 0;
-        const int64_t index = ParsePairKey(key, &tensor, &row) ? table_.Find(tensor, row) : -1;
-        if (index < 0 || value.size() != table_.values(index).size_bytes()) {
+        const int64_t index = ParsePairKey(key, &tensor, &row) ? table.Find(tensor, row) : -1;
+        if (index < 0 || value.size() != table.values(index).size_bytes()) {
           return absl::DataLossError("a stored row is damaged");
         }
-        std::memcpy(table_.values(index).data(), value.data(), value.size());
+        std::memcpy(table.values(index).data(), value.data(), value.size());
         ++rows;
         return absl::OkStatus();
       }));
-  if (rows != table_.num_rows()) {
-    return absl::DataLossError(absl::StrCat(rows, " of ", table_.num_rows(), " rows are there"));
+  if (rows != table.num_rows()) {
+    return absl::DataLossError(absl::StrCat(rows, " of ", table.num_rows(), " rows are there"));
   }
-  auto read_number = [](auto* out) {
+  auto read_number = [](int64_t* out) {
     return [out](std::string_view, std::string_view value) -> absl::Status {
       WEFT_ASSIGN_OR_RETURN(const uint64_t number, ByteReader(value).Number());
       *out = static_cast<int64_t>(number);
       return absl::OkStatus();
     };
   };
-  WEFT_RETURN_IF_ERROR(log_->Scan(kPassKey, read_number(&first_open_pass_)));
-  WEFT_RETURN_IF_ERROR(log_->Scan(kStepsKey, read_number(&steps_)));
+  int64_t pass = 0;
+  int64_t steps = 0;
+  WEFT_RETURN_IF_ERROR(log_->Scan(kPassKey, read_number(&pass)));
+  WEFT_RETURN_IF_ERROR(log_->Scan(kStepsKey, read_number(&steps)));
+  absl::flat_hash_map<Incarnation, Session> sessions;
   WEFT_RETURN_IF_ERROR(
       log_->Scan(kSessionPrefix, [&](std::string_view key, std::string_view value) -> absl::Status {
         WEFT_ASSIGN_OR_RETURN(const uint64_t incarnation, ReadSessionKey(key));
-        WEFT_ASSIGN_OR_RETURN(sessions_[incarnation].last_number, ByteReader(value).Number());
+        WEFT_ASSIGN_OR_RETURN(sessions[incarnation].last_number, ByteReader(value).Number());
         return absl::OkStatus();
       }));
+  std::set<Incarnation> over;
   WEFT_RETURN_IF_ERROR(log_->Scan(kOverPrefix, [&](std::string_view key, auto) -> absl::Status {
     WEFT_ASSIGN_OR_RETURN(const uint64_t incarnation, ReadSessionKey(key));
-    over_.insert(incarnation);
+    over.insert(incarnation);
     return absl::OkStatus();
   }));
+  std::set<int64_t> cuts;
   WEFT_RETURN_IF_ERROR(log_->Scan(kCutPrefix, [&](std::string_view key, auto) -> absl::Status {
-    uint32_t pass = 0;
+    uint32_t before = 0;
     uint32_t piece = 0;
     // A cut beyond the pass was not finished: it will be ordered again.
-    if (ParsePairKey(key, &pass, &piece) && pass <= first_open_pass_) cuts_[pass] = nullptr;
+    if (ParsePairKey(key, &before, &piece) && before <= pass) cuts.insert(before);
     return absl::OkStatus();
   }));
-  durable_open_pass_ = first_open_pass_;
+  MutexLock lock(&mu_);
+  table_ = std::move(table);
+  first_open_pass_ = durable_open_pass_ = pass;
+  steps_ = steps;
+  sessions_ = std::move(sessions);
+  over_ = std::move(over);
+  for (const int64_t before : cuts) cuts_[before] = nullptr;
   share_ = std::move(share);
   return fence_.Check({share_->run_id, 0, 0, share_->generation});
 }
