@@ -78,7 +78,9 @@ CHECKS = [
 
 def limit_memory():
     size = MEMORY_MB << 20
-    resource.setrlimit(resource.RLIMIT_AS, (size, size))
+    _, most = resource.getrlimit(resource.RLIMIT_AS)
+    if most == resource.RLIM_INFINITY or most > size:
+        resource.setrlimit(resource.RLIMIT_AS, (size, size))
 
 
 def call(command, folder):
@@ -133,20 +135,24 @@ def judge(what, message, invariant, output):
 
 
 def steps(model, defines, folder):
-    """The steps of the run that was found, as their lines in the model."""
-    told = call(["spin", "-t", "-p", *flags_of(defines), str(FOLDER / f"{model}.pml")], folder)
-    lines = (FOLDER / f"{model}.pml").read_text().splitlines()
-    last = None
-    for line in told.stdout.splitlines():
-        at = re.search(r":(\d+) \(state", line)
-        if not at:
+    """Yields the steps of the run that was found: name and condition, which shows who it is about."""
+    told = call(["spin", "-k", f"{model}.pml.trail", "-p", *flags_of(defines),
+                 str(FOLDER / f"{model}.pml")], folder)
+    yield from steps_in(told.stdout, (FOLDER / f"{model}.pml").read_text().splitlines())
+
+
+def steps_in(told, lines):
+    seen = set()
+    for line in told.splitlines():
+        at = re.match(r"\s*(\d+):.*\.pml:(\d+) \(state \d+\)\s*\[(.*)\]", line)
+        if not at or at.group(1) in seen:
             continue
-        here = int(at.group(1)) - 1
-        name = next((lines[n] for n in range(here, -1, -1) if lines[n].startswith("inline")), "")
+        seen.add(at.group(1))
+        above = reversed(lines[:int(at.group(2))])
+        name = next((l for l in above if re.match(r"inline|init", l)), "")
         name = name.removeprefix("inline ").removesuffix(" {")
-        if "d_step" in lines[here] or name != last and not name.startswith("settle"):
-            yield line.strip()
-        last = name
+        if not name.startswith(("settle", "init")):
+            yield f"{name}: {at.group(3)[:90]}"
 
 
 def main():
