@@ -21,9 +21,11 @@ void PlaceDirectory::SetServers(ServerList servers) {
 }
 
 void PlaceDirectory::AddGrant(Token token, const std::vector<VersionInfo>& places,
-                              std::vector<StoreId> store_at, int replicas) {
+                              std::vector<StoreId> store_at, int replicas,
+                              std::vector<PartitionVersion> bases) {
   MutexLock lock(&mu_);
   GrantEntry& grant = grants_[token];
+  grant.bases = std::move(bases);
   grant.store_at = std::move(store_at);
   grant.replicas = replicas;
   for (const VersionInfo& version : places) {
@@ -47,15 +49,12 @@ std::vector<VersionInfo> PlaceDirectory::Stored(Token token) const {
 void PlaceDirectory::DropGrant(Token token) {
   MutexLock lock(&mu_);
   const auto grant = grants_.find(token);
-  if (grant == grants_.end()) return;
-  grant->second.live = false;
-  changed_.SignalAll();
+  if (grant != grants_.end()) grant->second.live = false;
 }
 
 void PlaceDirectory::Clear() {
   MutexLock lock(&mu_);
   grants_.clear();
-  changed_.SignalAll();
 }
 
 const VersionInfo* PlaceDirectory::FindPlaces(const PartitionVersion& version) const {
@@ -78,16 +77,16 @@ VersionInfo* PlaceDirectory::FindMutablePlaces(const PartitionVersion& version) 
 
 absl::StatusOr<VersionInfo> PlaceDirectory::Find(const PartitionVersion& version) const {
   MutexLock lock(&mu_);
-  bool waited = false;
-  while (true) {
-    if (const VersionInfo* found = FindPlaces(version)) return *found;
-    const auto own = grants_.find(version.token);
-    if (own == grants_.end() || !own->second.live) break;
-    waited = true;
-    changed_.Wait(&mu_);
-  }
-  if (waited) return absl::AbortedError(absl::StrCat(Name(version), ": its grant has ended"));
+  if (const VersionInfo* found = FindPlaces(version)) return *found;
   return absl::NotFoundError(absl::StrCat(Name(version), ": the lock server named no place"));
+}
+
+std::optional<Token> PlaceDirectory::GrantFrom(const PartitionVersion& version) const {
+  MutexLock lock(&mu_);
+  for (const auto& [token, grant] : grants_) {
+    if (grant.live && std::ranges::find(grant.bases, version) != grant.bases.end()) return token;
+  }
+  return std::nullopt;
 }
 
 void PlaceDirectory::SetPlaces(const PartitionVersion& version, uint32_t shard,
@@ -127,7 +126,6 @@ void PlaceDirectory::SetStored(VersionInfo version) {
   const auto grant = grants_.find(version.version.token);
   if (grant == grants_.end()) return;
   grant->second.stored[version.version.key] = std::move(version);
-  changed_.SignalAll();
 }
 
 std::optional<ServerInfo> PlaceDirectory::Server(StoreId store) const {

@@ -33,21 +33,23 @@ class PlaceDirectory {
 
   // A list of a lower revision is not taken.
   void SetServers(ServerList servers) ABSL_LOCKS_EXCLUDED(mu_);
+  // `places`: of bases and hinted versions; `bases`: what the grant starts from.
   void AddGrant(Token token, const std::vector<VersionInfo>& places, std::vector<StoreId> store_at,
-                int replicas) ABSL_LOCKS_EXCLUDED(mu_);
+                int replicas, std::vector<PartitionVersion> bases = {}) ABSL_LOCKS_EXCLUDED(mu_);
   // What was stored under `token`, one entry a partition.
   std::vector<VersionInfo> Stored(Token token) const ABSL_LOCKS_EXCLUDED(mu_);
   // The grant was given back, or has ended: nobody stores under its token any more.
   void DropGrant(Token token) ABSL_LOCKS_EXCLUDED(mu_);
-  // The session has ended: everything but the servers is forgotten, and readers that wait give up.
+  // The session has ended: everything but the servers is forgotten.
   void Clear() ABSL_LOCKS_EXCLUDED(mu_);
 
   // --- For the client of the partition servers.
 
-  // Where `version` lies. Waits while it is one that this session has yet to store.
-  // Errors: NotFound (the lock server named no place), Aborted (the grant that was to make it has
-  // ended).
+  // Where `version` lies. Errors: NotFound: the lock server named no place, and this session has
+  // not stored it.
   absl::StatusOr<VersionInfo> Find(const PartitionVersion& version) const ABSL_LOCKS_EXCLUDED(mu_);
+  // The live grant that starts from `version`; none for what is only hinted.
+  std::optional<Token> GrantFrom(const PartitionVersion& version) const ABSL_LOCKS_EXCLUDED(mu_);
   // Places that the lock server named after one was found unreadable.
   void SetPlaces(const PartitionVersion& version, uint32_t shard, std::vector<Place> places)
       ABSL_LOCKS_EXCLUDED(mu_);
@@ -66,6 +68,7 @@ class PlaceDirectory {
   static constexpr size_t kRememberedGrants = 4;
 
   struct GrantEntry {
+    std::vector<PartitionVersion> bases;
     std::vector<StoreId> store_at;
     int replicas = 1;
     bool live = true;
@@ -79,7 +82,6 @@ class PlaceDirectory {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   mutable Mutex mu_;
-  mutable CondVar changed_;
   std::map<Token, GrantEntry> grants_ ABSL_GUARDED_BY(mu_);
   ServerList servers_ ABSL_GUARDED_BY(mu_);
 };

@@ -18,6 +18,8 @@ namespace {
 // A session that cannot begin, because each new one has ended at once.
 constexpr int kMaxRegistrations = 5;
 constexpr absl::Duration kMaxHeartbeatInterval = absl::Seconds(10);
+// How often one looks whether the run's servers are there.
+constexpr absl::Duration kPrepareInterval = absl::Milliseconds(200);
 
 Incarnation NewIncarnation() {
   std::random_device device;
@@ -159,6 +161,27 @@ absl::StatusOr<v1::RegisterResponse> GrpcLockClient::SendRegister(const SessionP
   return response;
 }
 
+absl::Status GrpcLockClient::AwaitPrepared() {
+  const Peer peer = {RoleName(ServerRole::kLock), options_.address};
+  uint64_t known_servers = 0;  // all of them, at once
+  bool told = false;
+  while (true) {
+    WEFT_ASSIGN_OR_RETURN(const SessionPtr state, Live());
+    v1::RunPhase phase = v1::RUN_PHASE_UNSPECIFIED;
+    const absl::Status status = RetryCall(
+        peer, options_.retry, Idempotency::kIdempotent, acquiring_.flag(), [&]() -> absl::Status {
+          WEFT_ASSIGN_OR_RETURN(phase, Heartbeat(state, &known_servers, options_.timeout));
+          return absl::OkStatus();
+        });
+    if (absl::IsAborted(status)) End(state, status);
+    WEFT_RETURN_IF_ERROR(status);
+    if (phase == v1::RUN_PHASE_FAILED) return absl::FailedPreconditionError("the run has failed");
+    if (phase != v1::RUN_PHASE_PREPARING && phase != v1::RUN_PHASE_REWINDING) return status;
+    if (!std::exchange(told, true)) WEFT_LOG_INFO("waiting for the run's servers");
+    if (!acquiring_.flag()->WaitFor(kPrepareInterval)) return absl::CancelledError("stopped");
+  }
+}
+
 absl::Status GrpcLockClient::CheckDataSets(std::vector<RunInfo::DataSet> data_sets) {
   {
     MutexLock lock(&mu_);
@@ -187,15 +210,18 @@ absl::StatusOr<AcquireResult> GrpcLockClient::AcquireBucket(const AcquireRequest
                             [&](auto* context, auto* reactor) {
                               stub_->async()->AcquireBucket(context, &proto, &response, reactor);
                             }));
+  AddProgress(1);  // also when there is nothing to do: the trainer is well
   AcquireResult result;
   result.remaining = response.remaining();
   result.run_done = response.run_done();
   if (response.has_grant()) {
     WEFT_ASSIGN_OR_RETURN(result.grant, GrantFromProto(response.grant()));
-    places_->AddGrant(result.grant->token, result.grant->places, result.grant->store_at,
-                      result.grant->replicas);
+    const Grant& grant = *result.grant;
+    std::vector<PartitionVersion> bases;
+    for (const GrantedPartition& p : grant.partitions) bases.push_back({p.key, p.base});
+    places_->AddGrant(grant.token, grant.places, grant.store_at, grant.replicas, std::move(bases));
     MutexLock lock(&state->mu);
-    state->tokens.insert(result.grant->token);
+    state->tokens.insert(grant.token);
   }
   return result;
 }
@@ -310,7 +336,7 @@ void GrpcLockClient::HeartbeatForEver(const SessionPtr& state) {
   uint64_t known_servers = places_->servers().revision;
   bool reached = true;
   while (heartbeats_end_->WaitFor(interval) && !state->ended) {
-    const absl::Status status = Heartbeat(state, &known_servers, interval);
+    const absl::Status status = Heartbeat(state, &known_servers, interval).status();
     if (absl::IsAborted(status) || absl::IsFailedPrecondition(status)) {
       WEFT_LOG_WARNING("session has ended: incarnation={} reason={}", state->session.incarnation,
                        std::string(status.message()));
@@ -329,8 +355,9 @@ void GrpcLockClient::HeartbeatForEver(const SessionPtr& state) {
   }
 }
 
-absl::Status GrpcLockClient::Heartbeat(const SessionPtr& state, uint64_t* known_servers,
-                                       absl::Duration timeout) {
+absl::StatusOr<v1::RunPhase> GrpcLockClient::Heartbeat(const SessionPtr& state,
+                                                       uint64_t* known_servers,
+                                                       absl::Duration timeout) {
   v1::HeartbeatRequest request;
   *request.mutable_context() = ToProto(state->session.context);
   request.set_incarnation(state->session.incarnation);
@@ -356,7 +383,7 @@ absl::Status GrpcLockClient::Heartbeat(const SessionPtr& state, uint64_t* known_
     MutexLock lock(&state->mu);
     state->tokens.erase(token);
   }
-  return absl::OkStatus();
+  return response.phase();
 }
 
 }  // namespace weft

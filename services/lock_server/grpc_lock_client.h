@@ -79,6 +79,11 @@ class GrpcLockClient : public LockClient {
   // run's. Unavailable after the patience.
   absl::StatusOr<Session> EnsureSession();
 
+  // Returns when the run's servers are all there, with what they begin or go on with.
+  // Errors: FailedPrecondition: the run has failed. Aborted, Unavailable, Cancelled
+  // (StopAcquiring).
+  absl::Status AwaitPrepared();
+
   // Has the lock server compare the edges that this trainer reads with the run's, now and in later
   // sessions. Errors: FailedPrecondition when they differ; as EnsureSession.
   absl::Status CheckDataSets(std::vector<RunInfo::DataSet> data_sets);
@@ -136,7 +141,8 @@ class GrpcLockClient : public LockClient {
   void StartHeartbeats(const SessionPtr& state);
   void StopHeartbeats();
   void HeartbeatForEver(const SessionPtr& state);
-  absl::Status Heartbeat(const SessionPtr& state, uint64_t* known_servers, absl::Duration timeout);
+  absl::StatusOr<v1::RunPhase> Heartbeat(const SessionPtr& state, uint64_t* known_servers,
+                                         absl::Duration timeout);
 
   const Options options_;
   PlaceDirectory* const places_;

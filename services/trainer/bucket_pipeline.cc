@@ -55,7 +55,13 @@ absl::Status BucketPipeline::Load(const Grant& grant) {
   WEFT_CHECK(training_.empty());
   Evict(grant);
   for (const GrantedPartition& wanted : grant.partitions) {
-    WEFT_ASSIGN_OR_RETURN(training_[wanted.key], Bring(wanted));
+    absl::StatusOr<PartitionPtr> brought = Bring(wanted);
+    if (!brought.ok()) {
+      // What could not be stored cannot be read either: that is the cause.
+      WEFT_RETURN_IF_ERROR(store_error());
+      return brought.status();
+    }
+    training_[wanted.key] = *std::move(brought);
   }
   return absl::OkStatus();
 }
@@ -73,6 +79,9 @@ absl::StatusOr<BucketPipeline::PartitionPtr> BucketPipeline::Bring(const Granted
     if (named->status.ok()) return MakeWritable(wanted.key, std::move(named->data));
   }
   named = nullptr;  // its memory is free before another copy is read
+  if (PartitionPtr storing = Storing({wanted.key, wanted.base})) {
+    return MakeWritable(wanted.key, std::move(storing));
+  }
   PartitionPtr read = Allocate(wanted.key);
   const absl::Status status = partitions_->Read({wanted.key, wanted.base}, read.get());
   if (!status.ok()) {

@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <thread>
-
 #include "tests/testing/status_matchers.h"
 
 namespace weft {
@@ -55,32 +53,18 @@ TEST(PlaceDirectoryTest, TheNewestPlacesCount) {
   EXPECT_THAT(places.Find({kKey, 10})->shards[0].places, ElementsAre(Place{3, 0}));
 }
 
-TEST(PlaceDirectoryTest, WaitsForWhatTheSessionItselfIsStoring) {
+TEST(PlaceDirectoryTest, WhatTheSessionItselfHasStoredIsFoundBeforeItsRelease) {
   PlaceDirectory places;
   places.AddGrant(20, {}, {1}, 1);
   places.AddGrant(21, {VersionInfo{{kKey, 20}, {}}}, {1}, 1);
-  absl::StatusOr<VersionInfo> found = absl::UnknownError("");
-  std::thread reader([&] { found = places.Find({kKey, 20}); });
+  EXPECT_THAT(places.Find({kKey, 20}), StatusIs(absl::StatusCode::kNotFound));
 
   places.SetStored(At({kKey, 20}, {{1, 0}}));
-  reader.join();
 
-  ASSERT_THAT(found, IsOk());
-  EXPECT_THAT(found->shards[0].places, ElementsAre(Place{1, 0}));
-}
-
-TEST(PlaceDirectoryTest, AReaderThatWaitsLearnsThatTheGrantHasEnded) {
-  PlaceDirectory places;
-  places.AddGrant(20, {}, {1}, 1);
-  absl::StatusOr<VersionInfo> found = absl::UnknownError("");
-  std::thread reader([&] { found = places.Find({kKey, 20}); });
-
+  ASSERT_THAT(places.Find({kKey, 20}), IsOk());
+  EXPECT_THAT(places.Find({kKey, 20})->shards[0].places, ElementsAre(Place{1, 0}));
   places.Clear();
-  reader.join();
-
-  // Aborted, or NotFound when it came late: it is not a place in either case.
-  EXPECT_FALSE(found.ok());
-  EXPECT_NE(found.status().code(), absl::StatusCode::kUnknown);
+  EXPECT_THAT(places.Find({kKey, 20}), StatusIs(absl::StatusCode::kNotFound));
 }
 
 TEST(PlaceDirectoryTest, PlansFollowTheLockServersOrderThenWhoeverElseIsThere) {
@@ -125,6 +109,16 @@ TEST(PlaceDirectoryTest, TellsWhatWasStoredUnderATokenTheLastTime) {
   ASSERT_EQ(stored.size(), 2u);
   EXPECT_THAT(stored[0].shards[0].places, ElementsAre(Place{1, 102}));
   EXPECT_TRUE(places.Stored(21).empty());
+}
+
+TEST(PlaceDirectoryTest, KnowsWhichGrantStartsFromAVersion) {
+  PlaceDirectory places;
+  places.AddGrant(20, {At({kKey, 10}, {{1, 0}}), At({kKey, 11}, {{1, 0}})}, {}, 1, {{kKey, 10}});
+
+  EXPECT_EQ(places.GrantFrom({kKey, 10}), Token{20});
+  EXPECT_EQ(places.GrantFrom({kKey, 11}), std::nullopt);  // only hinted
+  places.DropGrant(20);
+  EXPECT_EQ(places.GrantFrom({kKey, 10}), std::nullopt);
 }
 
 TEST(PlaceDirectoryTest, ForgetsOldGrantsButNeverLiveOnes) {

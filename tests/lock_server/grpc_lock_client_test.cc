@@ -292,14 +292,14 @@ TEST_F(GrpcLockClientTest, HeartbeatsListTheGrantsAndShowProgress) {
   Start();
   ASSERT_THAT(Client().EnsureSession(), IsOk());
   ASSERT_THAT(Client().AcquireBucket({1, {}, absl::Seconds(1)}), IsOk());
-  Client().AddProgress(17);
+  Client().AddProgress(17);  // and one for each answer to AcquireBucket
   const int before = static_cast<int>(service_.Requests<v1::HeartbeatRequest>("Heartbeat").size());
 
   service_.AwaitCalls("Heartbeat", before + 2);
 
   const v1::HeartbeatRequest last = service_.Requests<v1::HeartbeatRequest>("Heartbeat").back();
   EXPECT_THAT(last.tokens(), ElementsAre(20));
-  EXPECT_EQ(last.progress(), 17u);
+  EXPECT_EQ(last.progress(), 18u);
 }
 
 TEST_F(GrpcLockClientTest, AHeartbeatThatIsRefusedEndsTheSession) {
@@ -313,14 +313,40 @@ TEST_F(GrpcLockClientTest, AHeartbeatThatIsRefusedEndsTheSession) {
   };
   Start();
   ASSERT_THAT(Client().EnsureSession(), IsOk());
-  places_.AddGrant(20, {}, {}, 1);
 
   refuse = true;
-  // Ends when the session does.
-  EXPECT_FALSE(places_.Find({{0, 0}, 20}).ok());
 
-  EXPECT_THAT(Client().AcquireBucket({1, {}, absl::Seconds(1)}),
-              StatusIs(absl::StatusCode::kAborted, HasSubstr("no progress")));
+  // The next heartbeat tells the client.
+  absl::Status status;
+  do {
+    status = Client().AcquireBucket({1, {}, absl::Seconds(1)}).status();
+  } while (status.ok());
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kAborted, HasSubstr("no progress")));
+}
+
+TEST_F(GrpcLockClientTest, WaitsUntilTheRunIsPrepared) {
+  std::atomic<int> beats = 0;
+  service_.on_heartbeat = [&](const v1::HeartbeatRequest&, v1::HeartbeatResponse* response) {
+    response->set_phase(++beats < 3 ? v1::RUN_PHASE_PREPARING : v1::RUN_PHASE_RUNNING);
+    if (beats == 3) {
+      v1::ServerInfo* const server = response->mutable_servers()->add_param_servers();
+      server->set_role(v1::SERVER_ROLE_PARAM);
+      server->set_store_id(5);
+      server->set_incarnation(6);
+      response->mutable_servers()->set_revision(2);
+    }
+    return absl::OkStatus();
+  };
+  Start();
+  ASSERT_THAT(Client().EnsureSession(), IsOk());
+
+  ASSERT_THAT(Client().AwaitPrepared(), IsOk());
+
+  EXPECT_EQ(beats, 3);
+  EXPECT_EQ(places_.servers().param_servers.size(), 1u);
+  Client().StopAcquiring();
+  beats = 0;
+  EXPECT_THAT(Client().AwaitPrepared(), StatusIs(absl::StatusCode::kCancelled));
 }
 
 TEST_F(GrpcLockClientTest, AnAcquireThatWaitsCanBeStopped) {

@@ -1,0 +1,115 @@
+#include "services/trainer/cluster/cluster_clients.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "services/common/clock.h"
+#include "services/common/place_directory.h"
+#include "services/common/rpc/channel_pool.h"
+#include "services/common/status_macros.h"
+#include "services/param_server/cluster_param_client.h"
+#include "services/param_server/grpc_param_client.h"
+#include "services/partition_server/cluster_partition_client.h"
+#include "services/partition_server/grpc_blob_client.h"
+#include "services/partition_server/partition_transfer.h"
+#include "services/trainer/cluster/reporting_partition_client.h"
+
+namespace weft {
+namespace {
+
+class ClusterClientsImpl : public ClusterClients {
+ public:
+  explicit ClusterClientsImpl(const Options& options)
+      : options_(options),
+        security_{options.allow_plain_text},
+        partition_channels_({.connections = options.streams, .security = security_}),
+        param_channels_({.connections = 1, .security = security_}) {}
+
+  absl::Status Connect() {
+    GrpcLockClient::Options lock;
+    lock.address = options_.lock_server;
+    lock.name = options_.name;
+    lock.retry = options_.retry;
+    lock.security = security_;
+    WEFT_ASSIGN_OR_RETURN(lock_, GrpcLockClient::Create(std::move(lock), &places_));
+    WEFT_ASSIGN_OR_RETURN(session_, lock_->EnsureSession());
+    return absl::OkStatus();
+  }
+
+  const GrpcLockClient::Session& session() const override { return session_; }
+
+  absl::Status Configure(const RunConfig& config) override {
+    GrpcBlobClient::Options blobs;
+    blobs.group = &transfers_;
+    blobs_.emplace(&partition_channels_, lock_->fence(), blobs);
+    PartitionTransfer::Options transfer;
+    transfer.streams = options_.streams;
+    transfer.retry = options_.retry;
+    transfer_.emplace(&*blobs_, FindServerIn(&places_), transfers_.flag(), transfer);
+    cluster_partitions_.emplace(&places_, &*transfer_);
+    partitions_.emplace(
+        &*cluster_partitions_, &places_,
+        [this](Token token, const PartitionVersion& version, uint32_t shard, const Place& place) {
+          return lock_->ReportUnreadable(token, version, shard, place);
+        },
+        [this](int64_t bytes) { lock_->AddProgress(static_cast<uint64_t>(bytes)); }, options_.retry,
+        transfers_.flag());
+    ClusterParamClient::Options params;
+    params.retry = options_.retry;
+    params_.emplace(
+        params, [this] { return ParamSession(); }, Clock::Real());
+    return absl::OkStatus();
+  }
+
+  GrpcLockClient& lock() override { return *lock_; }
+  PartitionClient& partitions() override { return *partitions_; }
+  ParamClient& params() override { return *params_; }
+
+  void Cancel() override {
+    lock_->Cancel();
+    transfers_.Cancel();
+  }
+
+ private:
+  absl::StatusOr<ClusterParamClient::Session> ParamSession() {
+    WEFT_ASSIGN_OR_RETURN(const GrpcLockClient::Session session, lock_->EnsureSession());
+    // Which parameter servers there are is known only then.
+    WEFT_RETURN_IF_ERROR(lock_->AwaitPrepared());
+    ClusterParamClient::Session params;
+    params.caller = {session.context, session.incarnation};
+    for (const ServerInfo& server : places_.servers().param_servers) {
+      WEFT_ASSIGN_OR_RETURN(const auto channel, param_channels_.Get(server.address));
+      GrpcParamClient::Options options;
+      options.fence = lock_->fence();
+      params.servers.push_back(std::make_shared<GrpcParamClient>(server.address, channel, options));
+    }
+    return params;
+  }
+
+  const Options options_;
+  const SecurityOptions security_;
+  PlaceDirectory places_;
+  ChannelPool partition_channels_;
+  ChannelPool param_channels_;
+  CallGroup transfers_;
+  GrpcLockClient::Session session_;
+  // In the order of their construction: later ones use earlier ones.
+  std::unique_ptr<GrpcLockClient> lock_;
+  std::optional<GrpcBlobClient> blobs_;
+  std::optional<PartitionTransfer> transfer_;
+  std::optional<ClusterPartitionClient> cluster_partitions_;
+  std::optional<ReportingPartitionClient> partitions_;
+  std::optional<ClusterParamClient> params_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ClusterClients>> ClusterClients::Connect(const Options& options) {
+  auto clients = std::make_unique<ClusterClientsImpl>(options);
+  WEFT_RETURN_IF_ERROR(clients->Connect());
+  return clients;
+}
+
+}  // namespace weft
