@@ -63,6 +63,9 @@ int Run(int argc, char** argv) {
   AddExportCommand(app, &action);
   AddNeighborsCommand(app, &action);
   AddScoreCommand(app, &action);
+  AddClusterCommand(app, &action);
+  AddStatusCommand(app, &action);
+  AddCheckpointCommand(app, &action);
   app.footer(AllExamples(app));
 
   const absl::Span<char* const> words(argv + std::min(argc, 1), std::max(argc - 1, 0));

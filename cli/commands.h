@@ -24,6 +24,9 @@ void AddEvalCommand(CLI::App& app, Action* action);
 void AddExportCommand(CLI::App& app, Action* action);
 void AddNeighborsCommand(CLI::App& app, Action* action);
 void AddScoreCommand(CLI::App& app, Action* action);
+void AddClusterCommand(CLI::App& app, Action* action);
+void AddStatusCommand(CLI::App& app, Action* action);
+void AddCheckpointCommand(CLI::App& app, Action* action);
 
 // The whole program: what main() calls.
 int Main(int argc, char** argv);
