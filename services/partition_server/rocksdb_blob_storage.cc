@@ -110,7 +110,7 @@ absl::Status ParseRecord(absl::string_view record, BlobInfo* info,
     return absl::DataLossError("its record is damaged");
   }
   checksums->resize(record.size() / sizeof(uint64_t));
-  std::memcpy(checksums->data(), record.data(), record.size());
+  if (!record.empty()) std::memcpy(checksums->data(), record.data(), record.size());
   if (BlobChecksum(info->bytes, *checksums) != info->checksum) {
     return absl::DataLossError("its record is damaged");
   }
