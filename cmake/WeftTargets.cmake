@@ -36,6 +36,9 @@ function(weft_library name)
   endif()
 endfunction()
 
+# All tests labelled `unit`: what ThreadSanitizer runs over.
+add_custom_target(weft_unit_tests)
+
 # weft_test(NAME SRCS ... DEPS ... LABELS ... [SHARDS n]): one GoogleTest binary, one ctest entry a
 # shard (listing the cases of a binary by running it costs too much for the ones that link LibTorch).
 function(weft_test name)
@@ -44,6 +47,9 @@ function(weft_test name)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE ${arg_DEPS} weft_warnings weft_sanitizers
                         GTest::gmock GTest::gtest_main)
+  if("unit" IN_LIST arg_LABELS)
+    add_dependencies(weft_unit_tests ${name})
+  endif()
   if(NOT arg_SHARDS)
     set(arg_SHARDS 1)
   endif()
