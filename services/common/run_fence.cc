@@ -15,7 +15,8 @@ absl::Status RunFence::Check(const RunContext& heard) {
         absl::StrCat("another run: this is ", known_.run_id, ", asked for was ", heard.run_id));
   }
   if (heard.term != 0 && heard.term < known_.term) {
-    return absl::AbortedError(absl::StrCat(
+    // Its sessions go on: who calls will hear of the new one, and call again.
+    return absl::UnavailableError(absl::StrCat(
         "term ", heard.term, " of the lock server is over: ", known_.term, " has begun"));
   }
   if (heard.term != 0 && heard.term == known_.term && heard.lock_server != 0 &&

@@ -22,7 +22,8 @@ class RunFence {
   // Compares `heard` with what is known and remembers what is newer. Empty parts are not compared.
   // Errors (nothing is remembered then):
   //   FailedPrecondition: another run; the message has both ids.
-  //   Aborted: a lower term or generation, or another lock server in the same term.
+  //   Unavailable: a lower term. Whoever speaks in it has yet to hear that the lock server
+  //   restarted. Aborted: a lower generation, or another lock server in the same term.
   absl::Status Check(const RunContext& heard) ABSL_LOCKS_EXCLUDED(mu_);
 
   RunContext known() const ABSL_LOCKS_EXCLUDED(mu_);

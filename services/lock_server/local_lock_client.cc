@@ -30,11 +30,6 @@ RunCoordinator::SessionId LocalLockClient::Session() {
   return *session_;
 }
 
-absl::Status LocalLockClient::Ended(absl::Status status) {
-  if (absl::IsAborted(status)) Leave().IgnoreError();
-  return status;
-}
-
 void LocalLockClient::Changed() {
   MutexLock lock(&mu_);
   ++changes_;
@@ -51,7 +46,7 @@ absl::StatusOr<AcquireResult> LocalLockClient::AcquireBucket(const AcquireReques
     }
     WEFT_RETURN_IF_ERROR(CommitCompletePasses(deadline));
     absl::StatusOr<AcquireResult> result = coordinator_->Acquire(Session(), request);
-    if (!result.ok()) return Ended(result.status());
+    if (!result.ok()) return result.status();
     if (result->grant.has_value() || result->run_done) return result;
     MutexLock lock(&mu_);
     while (changes_ == seen) {
@@ -71,7 +66,7 @@ absl::StatusOr<ReleaseResult> LocalLockClient::ReleaseBucket(const ReleaseReques
     if (result.ok()) writer_->Sweep(coordinator_->keep_list());
   }
   Changed();
-  if (!result.ok()) return Ended(result.status());
+  if (!result.ok()) return result.status();
   WEFT_RETURN_IF_ERROR(CommitCompletePasses(DeadlineAfter(absl::InfiniteDuration())));
   return result;
 }
@@ -85,7 +80,7 @@ absl::Status LocalLockClient::AbandonBucket(Token token) {
 absl::Status LocalLockClient::ReportFailure(Token token, const TrainingFailure& failure) {
   const absl::Status status = coordinator_->ReportFailure(Session(), token, failure);
   Changed();
-  return Ended(status);
+  return status;
 }
 
 absl::Status LocalLockClient::Leave() {

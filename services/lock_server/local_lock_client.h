@@ -39,7 +39,6 @@ class LocalLockClient : public LockClient {
 
  private:
   RunCoordinator::SessionId Session() ABSL_LOCKS_EXCLUDED(mu_);
-  absl::Status Ended(absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
   void Changed() ABSL_LOCKS_EXCLUDED(mu_);
   // Writes and commits complete passes until one is not complete. Waits for another call that
   // does so, until `deadline`.

@@ -8,7 +8,8 @@
 // Implementations: LocalLockClient (the lock server's logic in this process). Every call is
 // idempotent and may be repeated after Unavailable.
 // Errors of all calls:
-//   Aborted: the session or the grant has ended; forget grants and cached names, register anew.
+//   Aborted: the session or the grant has ended; forget grants and cached names, and Leave: the
+//     next call is a new session's.
 //   Unavailable, DeadlineExceeded: retry as is.
 //   FailedPrecondition: wrong run, or (ReleaseBucket) store these partitions again.
 // Thread-safety: may be called from any thread.

@@ -19,7 +19,9 @@ absl::Status RowBlockStore::CheckCaller(const ParamCaller& caller) {
   WEFT_RETURN_IF_ERROR(failed_);
   if (!share_) return absl::UnavailableError("this server holds no parameters yet");
   if (absl::Status heard = fence_.Check(caller.context); !heard.ok()) {
-    return Refuse(absl::IsAborted(heard) ? ParamRefusal::kOldLife : ParamRefusal::kWrongRun, heard);
+    return Refuse(
+        absl::IsFailedPrecondition(heard) ? ParamRefusal::kWrongRun : ParamRefusal::kOldLife,
+        heard);
   }
   if (!caller.context.generation || caller.incarnation == 0) {
     return Refuse(ParamRefusal::kNotJoined,

@@ -23,6 +23,7 @@ grpc::Status PartitionServiceImpl::Answer(const absl::Status& status) {
       ++stats_.malformed;
       break;
     case absl::StatusCode::kAborted:
+    case absl::StatusCode::kUnavailable:
       ++stats_.stale_calls;
       break;
     case absl::StatusCode::kFailedPrecondition:

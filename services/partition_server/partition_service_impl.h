@@ -30,7 +30,7 @@ struct PartitionServiceStats {
   std::atomic<int64_t> malformed = 0;        // segments out of order, lengths that cannot be, ...
   std::atomic<int64_t> wrong_checksums = 0;  // of what was received
   std::atomic<int64_t> wrong_runs = 0;
-  std::atomic<int64_t> stale_calls = 0;  // of a lower term, or swept during the upload
+  std::atomic<int64_t> stale_calls = 0;  // of a lower term, too early, or swept during the upload
 };
 
 using PartitionServiceBase = v1::PartitionService::WithRawCallbackMethod_PutBlob<

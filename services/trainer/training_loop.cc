@@ -63,19 +63,20 @@ absl::StatusOr<TrainingSummary> TrainingLoop::Run(const std::atomic<bool>& stop)
                                  [this, &stop] { return services_.params->WaitUntilFresh(stop); }};
   WEFT_ASSIGN_OR_RETURN(trainer_, BucketTrainer::Create(*services_.steps, std::move(options),
                                                         &live_->parameters, &pool_));
-  WEFT_RETURN_IF_ERROR(services_.params->Join(live_));
 
   int fruitless_sessions = 0;
   absl::Status status;
   while (true) {
     const double before = stats_.train_seconds();
-    status = TrainUntilDone(stop);
+    status = services_.params->Join(live_);
+    if (status.ok()) status = TrainUntilDone(stop);
     if (!absl::IsAborted(status)) break;
-    // The session has ended: its grants and the names of its copies are worth nothing.
+    // The grants and the names of the copies are worth nothing. It need not be the lock server that
+    // said so, and only it can give the buckets to others: the session ends, if it has not yet.
     pipeline_.Forget();
+    services_.lock->Leave().IgnoreError();
     fruitless_sessions = stats_.train_seconds() > before ? 0 : fruitless_sessions + 1;
     if (fruitless_sessions > kMaxSessionsWithoutProgress) break;
-    WEFT_RETURN_IF_ERROR(services_.params->Join(live_));
   }
   const bool stopped = stop && absl::IsCancelled(status);
   if (!status.ok() && !stopped) {

@@ -125,16 +125,16 @@ TEST(LocalLockClientTest, AVersionThatCannotBeWrittenStopsTheRun) {
   EXPECT_EQ(test.coordinator->progress().position.pass, 0);
 }
 
-TEST(LocalLockClientTest, AfterAnAbortedCallANewSessionBegins) {
+TEST(LocalLockClientTest, ASessionThatIsLeftGivesItsGrantBackToTheNext) {
   TestClient test(MakePlan(2), 2);
   const auto first = test.Acquire();
   ReleaseRequest foreign = ReleaseOf(*first->grant);
   foreign.token += 1000;
   ASSERT_THAT(test.client.ReleaseBucket(foreign), StatusIs(absl::StatusCode::kAborted));
 
+  ASSERT_THAT(test.client.Leave(), IsOk());
   const auto second = test.Acquire();
 
-  // The first session's grant went back when it ended.
   ASSERT_THAT(second, IsOk());
   EXPECT_EQ(second->grant->buckets[0].bucket, first->grant->buckets[0].bucket);
 }

@@ -228,7 +228,7 @@ TEST_F(ParamServiceTest, CallsCarryTheNewestTermTheTrainerKnows) {
   const auto client = Connect(server.address, {absl::Seconds(10), &fence});
   const JoinRequest join{{{"run", 1, 0, 1}, 7}, TestLayout().hash(), 1, 0, {}};
   ASSERT_THAT(server.store->Heard({"run", 2, 0, std::nullopt}), IsOk());
-  EXPECT_THAT(client->Join(join), StatusIs(absl::StatusCode::kAborted));
+  EXPECT_THAT(client->Join(join), StatusIs(absl::StatusCode::kUnavailable));
 
   ASSERT_THAT(fence.Check({"run", 2, 0, std::nullopt}), IsOk());
   EXPECT_THAT(client->Join(join), IsOk());

@@ -137,7 +137,7 @@ TEST_F(RowBlockStoreTest, CallersOfAnotherLifeAreRefused) {
   ASSERT_THAT(store_.store->Heard({"run", 5, 0, std::nullopt}), IsOk());
   PushRequest request = store_.Request(kA, 1, {{0, 1, {3, 4}}});
   request.caller.context.term = 4;
-  EXPECT_THAT(store_.store->Push(request), StatusIs(absl::StatusCode::kAborted));
+  EXPECT_THAT(store_.store->Push(request), StatusIs(absl::StatusCode::kUnavailable));
   request.caller.context.term = 5;
   request.caller.context.run_id = "other";
   EXPECT_THAT(store_.store->Push(request),

@@ -290,12 +290,12 @@ TEST_F(PartitionServiceTest, AnotherRunAndALowerTermAreRefusedAndCounted) {
       put({other, 3, 99, std::nullopt}),
       StatusIs(absl::StatusCode::kFailedPrecondition, AllOf(HasSubstr(kRunId), HasSubstr(other))));
   EXPECT_EQ(server->service.stats().wrong_runs, 1);
-  EXPECT_THAT(put({kRunId, 2, 98, std::nullopt}), StatusIs(absl::StatusCode::kAborted));
+  EXPECT_THAT(put({kRunId, 2, 98, std::nullopt}), StatusIs(absl::StatusCode::kUnavailable));
   EXPECT_EQ(server->service.stats().stale_calls, 1);
   EXPECT_THAT(put({}), StatusIs(absl::StatusCode::kInvalidArgument));
   // A higher term is a later life of the lock server: from then on the old one is stale.
   EXPECT_THAT(put({kRunId, 4, 100, std::nullopt}), IsOk());
-  EXPECT_THAT(Get(*server, kName, info), StatusIs(absl::StatusCode::kAborted));
+  EXPECT_THAT(Get(*server, kName, info), StatusIs(absl::StatusCode::kUnavailable));
 }
 
 TEST_F(PartitionServiceTest, BeforeItIsRegisteredAServerIsUnavailable) {

@@ -105,10 +105,16 @@ class FakeParamClient : public ParamClient {
   }
   absl::Status Flush() override {
     ++flushes;
+    if (flush_aborts > 0) {
+      --flush_aborts;
+      return absl::AbortedError("a later generation of the run is known here");
+    }
     return flush_error;
   }
 
-  absl::Status flush_error;  // set before use
+  // Set before use.
+  absl::Status flush_error;
+  std::atomic<int> flush_aborts = 0;
   std::atomic<int> joins = 0;
   std::atomic<int> flushes = 0;
 
@@ -227,6 +233,7 @@ class FakeLockClient : public LockClient {
     MutexLock lock(&mu_);
     Void();
     last_number_ = 0;  // the numbers of another session begin anew
+    session_ended_ = false;
     left = true;
     return absl::OkStatus();
   }

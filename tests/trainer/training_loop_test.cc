@@ -387,6 +387,19 @@ TEST_F(TrainingLoopTest, AnEndedSessionForgetsItsCopiesAndStartsAnew) {
   ExpectEveryEdgeTrained(2);
 }
 
+// Otherwise the lock server, which knows nothing of it, would wait for the grant for ever.
+TEST_F(TrainingLoopTest, ASessionThatAnotherServerRefusesIsLeft) {
+  SetUpRun(3);
+  lock_options_.passes = 2;
+  params_.flush_aborts = 2;
+  MakeLock();
+
+  ASSERT_THAT(Train(), IsOk());
+
+  EXPECT_GE(params_.joins, 3);
+  ExpectEveryEdgeTrained(2);
+}
+
 TEST_F(TrainingLoopTest, SessionsThatNeverFinishAnythingEndTheRun) {
   SetUpRun(2);
   MakeLock();
