@@ -49,7 +49,8 @@ class ClusterUp {
   ClusterUp(const Flags& flags, const RunConfig& config) : flags_(flags), config_(config) {}
 
   absl::Status Run() {
-    ShutdownSignals signals([this] { CancelCalls(); });
+    ShutdownSignals signals;
+    signals.SetListener([this] { CancelCalls(); });
     data_dir_ = flags_.data_dir.empty() ? absl::StrCat(config_.checkpoint_path, "/.cluster")
                                         : flags_.data_dir;
     WEFT_RETURN_IF_ERROR(CheckFolder());

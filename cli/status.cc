@@ -50,7 +50,8 @@ void Show(const Flags& flags, const v1::GetRunStateResponse& state,
 
 // Until the run is over, or somebody ends it.
 absl::Status Watch(const Flags& flags, GrpcOperatorClient* lock_server) {
-  ShutdownSignals signals([lock_server] { lock_server->Cancel(); });
+  ShutdownSignals signals;
+  signals.SetListener([lock_server] { lock_server->Cancel(); });
   std::optional<v1::GetRunStateResponse> before;
   auto looked = std::chrono::steady_clock::now();
   while (!signals.requested()) {

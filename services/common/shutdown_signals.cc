@@ -20,8 +20,7 @@ sigset_t Signals() {
 
 }  // namespace
 
-ShutdownSignals::ShutdownSignals(std::function<void()> on_request)
-    : on_request_(std::move(on_request)) {
+ShutdownSignals::ShutdownSignals() {
   const sigset_t signals = Signals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   thread_ = std::thread([this] { WaitForSignals(); });
@@ -50,7 +49,15 @@ void ShutdownSignals::Request() {
     if (requested_.exchange(true)) return;
     changed_.SignalAll();
   }
-  if (on_request_ != nullptr) on_request_();
+  MutexLock lock(&listener_mu_);
+  if (listener_ != nullptr) std::exchange(listener_, nullptr)();
+}
+
+void ShutdownSignals::SetListener(std::function<void()> listener) {
+  MutexLock lock(&listener_mu_);
+  listener_ = std::move(listener);
+  // A request that is made now waits for the lock.
+  if (requested_ && listener_ != nullptr) std::exchange(listener_, nullptr)();
 }
 
 void ShutdownSignals::Wait() {

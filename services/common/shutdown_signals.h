@@ -19,8 +19,7 @@ namespace weft {
 
 class ShutdownSignals {
  public:
-  // `on_request` (may be null) is called once, on the thread of the signals.
-  explicit ShutdownSignals(std::function<void()> on_request = nullptr);
+  ShutdownSignals();
   ~ShutdownSignals();
   ShutdownSignals(const ShutdownSignals&) = delete;
   ShutdownSignals& operator=(const ShutdownSignals&) = delete;
@@ -28,7 +27,11 @@ class ShutdownSignals {
   // True from the first signal, or Request, on.
   const std::atomic<bool>& requested() const { return requested_; }
   // The process ends for a reason of its own.
-  void Request() ABSL_LOCKS_EXCLUDED(mu_);
+  void Request() ABSL_LOCKS_EXCLUDED(mu_, listener_mu_);
+
+  // `listener` is called once, at the request (at once, if that has been made), on the thread that
+  // makes it. Null: nobody from now on; no call is under way when this returns.
+  void SetListener(std::function<void()> listener) ABSL_LOCKS_EXCLUDED(listener_mu_);
 
   void Wait() ABSL_LOCKS_EXCLUDED(mu_);
   // False when `duration` was over first.
@@ -37,11 +40,12 @@ class ShutdownSignals {
  private:
   void WaitForSignals();
 
-  const std::function<void()> on_request_;
   std::atomic<bool> requested_ = false;
   std::atomic<bool> ending_ = false;
   Mutex mu_;
   CondVar changed_;
+  Mutex listener_mu_;
+  std::function<void()> listener_ ABSL_GUARDED_BY(listener_mu_);
   std::thread thread_;
 };
 

@@ -12,33 +12,28 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "services/common/mutex.h"
+#include "services/common/polled_store.h"
+#include "services/common/store_folder.h"
 #include "services/common/store_sync_client.h"
 #include "services/param_server/model_initial_parameters.h"
 #include "services/param_server/param_orders.h"
 #include "services/param_server/partition_snapshot_blobs.h"
 #include "services/param_server/row_block_store.h"
-#include "services/partition_server/store_folder.h"
 
 namespace weft {
 
-class ParamSync {
+class ParamSync : public PolledStore {
  public:
   // All must outlive this object. `changed` is called, on another thread, when there is something
   // new to report.
   ParamSync(StoreFolder* folder, RowBlockStore* store, PartitionSnapshotBlobs* blobs,
             const ServerInfo& self, std::function<void()> changed);
 
-  StoreReport Report();
-  // Of the calls to the lock server.
-  RunContext context() const;
-  uint64_t known_revision() const { return known_revision_; }
-  Incarnation incarnation() const { return self_.incarnation; }
-
-  // What the last report said has arrived; does what the answer says.
-  // Errors: FailedPrecondition (this server belongs to another run), Aborted (an earlier life of
-  // the lock server), InvalidArgument (a configuration that cannot be read), those of the log: this
-  // process should end.
-  absl::Status Take(const StoreSyncClient::Answer& answer);
+  RunContext context() const override;
+  StoreReport Report() override;
+  uint64_t known_revision() const override { return known_revision_; }
+  absl::Status Take(const StoreSyncClient::Answer& answer) override;
+  absl::Status failure() const override { return store_->failed(); }
 
  private:
   // What the first answer tells.

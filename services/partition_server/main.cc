@@ -1,22 +1,18 @@
 // weft-partition-server: keeps versions of partitions for a run of a cluster.
 #include <CLI/CLI.hpp>
-#include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 
-#include "absl/cleanup/cleanup.h"
 #include "services/common/available_memory.h"
 #include "services/common/file_util.h"
 #include "services/common/logging.h"
-#include "services/common/retry.h"
 #include "services/common/rpc/channel_pool.h"
 #include "services/common/rpc/grpc_store_sync_client.h"
 #include "services/common/rpc/server_runner.h"
+#include "services/common/rpc/store_process.h"
 #include "services/common/shutdown_signals.h"
 #include "services/common/status_macros.h"
 #include "services/partition_server/grpc_blob_client.h"
@@ -30,19 +26,11 @@
 namespace weft {
 namespace {
 
-constexpr absl::Duration kPollWait = absl::Seconds(20);
 constexpr int kWorkers = 8;
 constexpr int kBackgroundWorkers = 2;  // orders and copies
 
-struct Flags {
-  std::string lock_server;
-  std::string data_dir;
-  std::string store = "rocksdb";
-  std::string listen = "127.0.0.1:0";
-  std::string advertise;
-  std::string address_file;
+struct Flags : StoreProcessFlags {
   int64_t memory_bytes = 0;
-  bool insecure = false;
 };
 
 int64_t MemoryCapacity(const Flags& flags) {
@@ -64,43 +52,12 @@ absl::StatusOr<std::unique_ptr<PartitionStore>> OpenStore(const Flags& flags) {
   return std::make_unique<PartitionStore>(std::move(identity), std::move(disk), std::move(memory));
 }
 
-// Polls the lock server until the process is to end. Errors: why this server cannot serve.
-absl::Status Serve(const Flags& flags, PartitionStore* store, PartitionSync* sync,
-                   StoreSyncClient* lock_server, ServerRunner* runner, ShutdownSignals* shutdown) {
-  RetryOptions retry;
-  retry.patience = absl::InfiniteDuration();
-  std::optional<Backoff> backoff;
-  while (!shutdown->requested()) {
-    const absl::StatusOr<StoreSyncClient::Answer> answer =
-        lock_server->Sync(store->context(), sync->Report(), sync->known_revision(), kPollWait);
-    // Whatever it did not write is not known: a restart finds what is.
-    WEFT_RETURN_IF_ERROR(store->write_status());
-    if (answer.ok()) {
-      WEFT_RETURN_IF_ERROR(sync->Take(*answer));
-      runner->SetServing(true);
-      backoff.reset();
-      continue;
-    }
-    if (absl::IsCancelled(answer.status())) continue;
-    if (!IsTransient(answer.status()))
-      return Annotate(answer.status(), "lock server at " + flags.lock_server);
-    if (!backoff.has_value()) {
-      backoff.emplace(retry, store->incarnation());
-      WEFT_LOG_WARNING("lock server at {}: {}; trying again", flags.lock_server,
-                       std::string(answer.status().message()));
-    }
-    const auto delay = backoff->Next(std::chrono::steady_clock::now());
-    shutdown->WaitFor(delay.value_or(retry.max_delay));
-  }
-  return absl::OkStatus();
-}
-
 // Tells the lock server what is durable now, so that nothing of it is looked on as lost.
-absl::Status TellLast(PartitionStore* store, PartitionSync* sync, StoreSyncClient* lock_server) {
+absl::Status TellLast(PartitionSync* sync, StoreSyncClient* lock_server) {
   for (;;) {
     const absl::Status told =
         lock_server
-            ->Sync(store->context(), sync->Report(), sync->known_revision(), absl::ZeroDuration())
+            ->Sync(sync->context(), sync->Report(), sync->known_revision(), absl::ZeroDuration())
             .status();
     if (!absl::IsCancelled(told)) return Annotate(told, "lock server");
   }
@@ -109,15 +66,9 @@ absl::Status TellLast(PartitionStore* store, PartitionSync* sync, StoreSyncClien
 absl::Status Run(const Flags& flags) {
   const SecurityOptions security = {.allow_plain_text = flags.insecure};
   // Before gRPC starts threads of its own, which would take the signals.
-  std::atomic<StoreSyncClient*> polled = nullptr;
-  ShutdownSignals shutdown([&polled] {
-    StoreSyncClient* const client = polled;
-    if (client != nullptr) client->Interrupt();
-  });
+  ShutdownSignals shutdown;
   WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<GrpcStoreSyncClient> lock_server,
                         GrpcStoreSyncClient::Connect(flags.lock_server, security));
-  polled = lock_server.get();
-  const absl::Cleanup forget = [&polled] { polled = nullptr; };
   WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<PartitionStore> store, OpenStore(flags));
   ChannelPool channels({.connections = 1, .security = security});
   GrpcBlobClient fetcher(&channels, store->fence(), {});
@@ -139,13 +90,13 @@ absl::Status Run(const Flags& flags) {
   if (!flags.address_file.empty()) {
     WEFT_RETURN_IF_ERROR(WriteFileAtomically(flags.address_file, address + "\n"));
   }
-  absl::Status status =
-      Serve(flags, store.get(), sync.get(), lock_server.get(), runner.get(), &shutdown);
+  absl::Status status = PollLockServer(flags.lock_server, lock_server.get(), sync.get(), &shutdown,
+                                       [&runner] { runner->SetServing(true); });
   WEFT_LOG_INFO("partition server: ends");
   runner->Drain();
   if (status.ok() && !store->durable()) {
     status = sync->PersistAll();
-    status.Update(TellLast(store.get(), sync.get(), lock_server.get()));
+    status.Update(TellLast(sync.get(), lock_server.get()));
   }
   return status;
 }
@@ -155,22 +106,11 @@ int Main(int argc, char** argv) {
   CLI::App app(
       "A partition server of a Weft cluster: keeps versions of embedding partitions.\n\n"
       "  weft-partition-server --lock-server HOST:PORT --data-dir /var/lib/weft");
-  app.add_option("--lock-server", flags.lock_server, "its host:port")->required();
-  app.add_option("--data-dir", flags.data_dir, "folder of its own, made if need be")->required();
-  app.add_option("--store", flags.store,
-                 "rocksdb: all on disk; memory: what checkpoints need is on disk as well")
-      ->check(CLI::IsMember({"rocksdb", "memory"}))
-      ->capture_default_str();
-  app.add_option("--listen", flags.listen, "host:port; port 0: any that is free")
-      ->capture_default_str();
-  app.add_option("--advertise", flags.advertise,
-                 "host:port at which others reach it; default: where it listens");
-  app.add_option("--address-file", flags.address_file,
-                 "written with host:port when it can be called");
+  AddStoreProcessFlags("rocksdb: all on disk; memory: what checkpoints need is on disk as well",
+                       &flags, &app);
   app.add_option("--memory-bytes", flags.memory_bytes,
                  "how much --store memory may hold; default: three quarters of what is free")
       ->check(CLI::NonNegativeNumber);
-  app.add_flag("--insecure", flags.insecure, "plain text beyond this machine");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

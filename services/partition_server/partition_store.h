@@ -13,9 +13,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "services/common/run_fence.h"
+#include "services/common/store_folder.h"
 #include "services/common/store_sync.h"
 #include "services/partition_server/blob_store.h"
-#include "services/partition_server/store_folder.h"
 
 namespace weft {
 

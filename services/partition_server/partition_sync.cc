@@ -15,7 +15,11 @@ PartitionSync::PartitionSync(PartitionStore* store, StoreOrders* orders, WorkPoo
       address_(std::move(address)),
       changed_(std::move(changed)) {}
 
-StoreReport PartitionSync::Report() const {
+RunContext PartitionSync::context() const { return store_->context(); }
+
+absl::Status PartitionSync::failure() const { return store_->write_status(); }
+
+StoreReport PartitionSync::Report() {
   StoreReport report;
   report.server = {ServerRole::kPartition, store_->store_id(), store_->incarnation(), address_,
                    store_->durable()};

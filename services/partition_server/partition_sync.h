@@ -17,6 +17,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "services/common/mutex.h"
+#include "services/common/polled_store.h"
 #include "services/common/store_sync_client.h"
 #include "services/common/work_pool.h"
 #include "services/partition_server/partition_store.h"
@@ -24,20 +25,18 @@
 
 namespace weft {
 
-class PartitionSync {
+class PartitionSync : public PolledStore {
  public:
   // All must outlive this object, which must outlive what runs on the pool. `address`: where this
   // server is reached.
   PartitionSync(PartitionStore* store, StoreOrders* orders, WorkPool* workers, std::string address,
                 std::function<void()> changed);
 
-  StoreReport Report() const ABSL_LOCKS_EXCLUDED(mu_);
-  uint64_t known_revision() const ABSL_LOCKS_EXCLUDED(mu_);
-
-  // What the last report said has arrived; does what the answer says.
-  // Errors: FailedPrecondition (this store belongs to another run), Aborted (an answer of an
-  // earlier life of the lock server), those of a sweep: this process should end.
-  absl::Status Take(const StoreSyncClient::Answer& answer) ABSL_LOCKS_EXCLUDED(mu_);
+  RunContext context() const override;
+  StoreReport Report() override ABSL_LOCKS_EXCLUDED(mu_);
+  uint64_t known_revision() const override ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status Take(const StoreSyncClient::Answer& answer) override ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status failure() const override;
 
   // Before the process ends: makes everything durable that would end with it. What it cannot is
   // left out and named by the status.
@@ -59,8 +58,8 @@ class PartitionSync {
   std::vector<OrderResult> results_ ABSL_GUARDED_BY(mu_);
   std::vector<ShardName> persisted_ ABSL_GUARDED_BY(mu_);
   // How many of them were in the last report.
-  mutable size_t reported_results_ ABSL_GUARDED_BY(mu_) = 0;
-  mutable size_t reported_persisted_ ABSL_GUARDED_BY(mu_) = 0;
+  size_t reported_results_ ABSL_GUARDED_BY(mu_) = 0;
+  size_t reported_persisted_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
 }  // namespace weft

@@ -86,7 +86,8 @@ class GraceTimer {
 
 absl::Status Run(const Flags& flags) {
   StopTarget target;
-  ShutdownSignals signals([&target] { target.Stop(); });
+  ShutdownSignals signals;
+  signals.SetListener([&target] { target.Stop(); });
   WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<ClusterTrainer> trainer,
                         ClusterTrainer::Begin(flags.trainer));
   absl::StatusOr<TrainingSummary> summary = absl::UnknownError("");

@@ -4,13 +4,17 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <memory>
+#include <thread>
+
 namespace weft {
 namespace {
 
 TEST(ShutdownSignalsTest, ASignalBecomesARequest) {
   int calls = 0;
   {
-    ShutdownSignals signals([&] { ++calls; });
+    ShutdownSignals signals;
+    signals.SetListener([&] { ++calls; });
     EXPECT_FALSE(signals.requested());
 
     kill(getpid(), SIGTERM);
@@ -33,9 +37,41 @@ TEST(ShutdownSignalsTest, ARequestOfTheProcessItselfCounts) {
 TEST(ShutdownSignalsTest, ItsEndIsNoRequest) {
   int calls = 0;
   {
-    ShutdownSignals signals([&] { ++calls; });
+    ShutdownSignals signals;
+    signals.SetListener([&] { ++calls; });
   }
   EXPECT_EQ(calls, 0);
+}
+
+TEST(ShutdownSignalsTest, AListenerHearsOfTheRequestThatWasMade) {
+  int calls = 0;
+  ShutdownSignals signals;
+  signals.Request();
+  signals.SetListener([&] { ++calls; });
+  signals.Request();
+  EXPECT_EQ(calls, 1);
+}
+
+TEST(ShutdownSignalsTest, AListenerThatIsGoneIsNotCalled) {
+  int calls = 0;
+  ShutdownSignals signals;
+  signals.SetListener([&] { ++calls; });
+  signals.SetListener(nullptr);
+  signals.Request();
+  EXPECT_EQ(calls, 0);
+}
+
+// What the listener uses may be destroyed as soon as SetListener(nullptr) returns.
+TEST(ShutdownSignalsTest, NoCallIsUnderWayWhenTheListenerIsGone) {
+  for (int round = 0; round < 200; ++round) {
+    ShutdownSignals signals;
+    auto used = std::make_unique<int>(0);
+    signals.SetListener([&used] { ++*used; });
+    std::thread requesting([&signals] { signals.Request(); });
+    signals.SetListener(nullptr);
+    used = nullptr;
+    requesting.join();
+  }
 }
 
 TEST(ShutdownSignalsTest, WaitForEndsInTime) {

@@ -1,4 +1,4 @@
-#include "services/partition_server/store_folder.h"
+#include "services/common/store_folder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
