@@ -82,7 +82,7 @@ struct RunConfig {
   std::optional<int> eval_num_batch_negs = 1000;    // null: as in training
   std::optional<int> eval_num_uniform_negs = 1000;  // null: as in training
   int verbose = 0;
-  double hogwild_delay = 2;  // PBG's; accepted, has no effect
+  double hogwild_delay = 2;  // 0: all threads begin with the first batch
 
   // Ours.
   std::optional<uint64_t> seed;  // unset: drawn at the start of a run and kept with it

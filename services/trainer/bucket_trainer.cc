@@ -15,6 +15,8 @@ namespace {
 // No pass has this number: evaluation draws the same negatives in every pass, and never those of
 // training.
 constexpr int64_t kEvaluationPass = -1;
+// How many batches one more thread waits for where rows have their initial values.
+constexpr int64_t kRampBatches = 32;
 
 double SecondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -102,12 +104,14 @@ absl::StatusOr<BucketTrainer::TrainResult> BucketTrainer::Train(
   const auto start = std::chrono::steady_clock::now();
   const Batcher batcher = Batcher::Shuffled(
       edges, {options_.train_spec.batch_size, options_.seed, target.pass, target.bucket});
+  HogwildPool::RunOptions run = options;
+  run.ramp_tasks = target.fresh ? kRampBatches : 0;
   WEFT_RETURN_IF_ERROR(pool_->Run(
       batcher.num_batches(),
       [&](int worker, int64_t batch) {
         return TrainBatch(target, batcher, batch, workers_[worker].get());
       },
-      options));
+      run));
   TrainResult result;
   result.seconds = SecondsSince(start);
   BatchStats total;

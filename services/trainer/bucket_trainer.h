@@ -54,6 +54,11 @@ class BucketTrainer {
     int64_t pass = 0;
     Bucket bucket;
     const std::vector<BatchTables>* tables = nullptr;
+    // Whether some of the rows still have their initial values: training then begins on one thread
+    // and the others join one after the other. Side by side, the first batches would all step from
+    // the initial values, and such steps are large: the loss of an epoch then ends several percent
+    // higher (cos, whose first gradients are the largest).
+    bool fresh = false;
   };
 
   struct TrainResult {

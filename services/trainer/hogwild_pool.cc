@@ -24,11 +24,11 @@ HogwildPool::~HogwildPool() {
 }
 
 absl::Status HogwildPool::Run(int64_t num_tasks, Task task, const RunOptions& options) {
-  return RunJob({task, num_tasks, false, options.stop}, options);
+  return RunJob({task, num_tasks, false, options.stop, options.ramp_tasks}, options);
 }
 
 absl::Status HogwildPool::RunOnEachWorker(Task task) {
-  return RunJob({task, num_workers(), true, nullptr}, RunOptions{});
+  return RunJob({task, num_workers(), true, nullptr, 0}, RunOptions{});
 }
 
 absl::Status HogwildPool::RunJob(const Job& job, const RunOptions& options) {
@@ -40,6 +40,7 @@ absl::Status HogwildPool::RunJob(const Job& job, const RunOptions& options) {
     job_ = &job;
     ++job_number_;
     busy_workers_ = num_workers();
+    begun_ = 0;
     failed_task_ = job.num_tasks;
     failure_ = absl::OkStatus();
   }
@@ -81,7 +82,9 @@ void HogwildPool::Work(int worker) {
       seen = job_number_;
       job = job_;
     }
+    AwaitTurn(*job, worker);
     WorkOn(*job, worker);
+    TellBegun(*job, job->num_tasks);
     bool last = false;
     {
       MutexLock lock(&mu_);
@@ -91,6 +94,22 @@ void HogwildPool::Work(int worker) {
   }
 }
 
+void HogwildPool::AwaitTurn(const Job& job, int worker) {
+  const int64_t turn = std::min(job.ramp_tasks * worker, job.num_tasks);
+  if (turn == 0) return;
+  MutexLock lock(&mu_);
+  while (begun_ < turn) ramp_.Wait(&mu_);
+}
+
+void HogwildPool::TellBegun(const Job& job, int64_t begun) {
+  if (job.ramp_tasks == 0) return;
+  const bool is_turn = begun % job.ramp_tasks == 0 && begun / job.ramp_tasks < num_workers();
+  if (!is_turn && begun < job.num_tasks) return;
+  MutexLock lock(&mu_);
+  begun_ = std::max(begun_, begun);
+  ramp_.SignalAll();
+}
+
 void HogwildPool::WorkOn(const Job& job, int worker) {
   while (true) {
     // A task is claimed only when it will be run: what is left of the cursor tells the caller.
@@ -98,6 +117,7 @@ void HogwildPool::WorkOn(const Job& job, int worker) {
     if (job.stop != nullptr && job.stop->load(std::memory_order_relaxed)) return;
     const int64_t task = job.one_each ? worker : next_task_.fetch_add(1, std::memory_order_relaxed);
     if (task >= job.num_tasks) return;
+    TellBegun(job, task + 1);
     if (absl::Status status = job.task(worker, task); !status.ok()) {
       abort_ = true;
       MutexLock lock(&mu_);

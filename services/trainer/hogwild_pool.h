@@ -32,6 +32,8 @@ class HogwildPool {
     // Called on the calling thread about every `tick_interval` while the workers work, if set.
     const std::function<void()>* tick = nullptr;
     std::chrono::milliseconds tick_interval{200};
+    // Worker w begins when w * ramp_tasks tasks have begun. 0: all at once.
+    int64_t ramp_tasks = 0;
   };
 
   explicit HogwildPool(int num_workers);  // >= 1
@@ -56,11 +58,15 @@ class HogwildPool {
     int64_t num_tasks = 0;
     bool one_each = false;
     const std::atomic<bool>* stop = nullptr;
+    int64_t ramp_tasks = 0;
   };
 
   absl::Status RunJob(const Job& job, const RunOptions& options);
   void Work(int worker);
   void WorkOn(const Job& job, int worker);
+  void AwaitTurn(const Job& job, int worker) ABSL_LOCKS_EXCLUDED(mu_);
+  // `begun` tasks of a job with a ramp have begun; all, if nobody is to wait any more.
+  void TellBegun(const Job& job, int64_t begun) ABSL_LOCKS_EXCLUDED(mu_);
 
   Mutex mu_;
   CondVar work_arrived_;
@@ -71,6 +77,8 @@ class HogwildPool {
   bool closing_ ABSL_GUARDED_BY(mu_) = false;
   int64_t failed_task_ ABSL_GUARDED_BY(mu_) = 0;
   absl::Status failure_ ABSL_GUARDED_BY(mu_);
+  CondVar ramp_;
+  int64_t begun_ ABSL_GUARDED_BY(mu_) = 0;
 
   std::atomic<int64_t> next_task_{0};
   std::atomic<bool> abort_{false};

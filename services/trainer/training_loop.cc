@@ -154,7 +154,8 @@ absl::StatusOr<BucketStats> TrainingLoop::TrainBucket(const Grant& grant, size_t
   WEFT_RETURN_IF_ERROR(CheckExpectedEdges(granted, *edges));
   PrefetchEdges(grant, index + 1);
   const std::vector<BatchTables> tables = TablesOf(granted.bucket);
-  const BucketTrainer::Target target{grant.position.pass, granted.bucket, &tables};
+  const BucketTrainer::Target target{grant.position.pass, granted.bucket, &tables,
+                                     index == 0 && IsFresh(grant)};
 
   BucketStats stats;
   stats.bucket = granted.bucket;
@@ -250,6 +251,15 @@ std::vector<BatchTables> TrainingLoop::TablesOf(Bucket bucket) {
     tables.push_back({table(relation.lhs, Side::kLhs), table(relation.rhs, Side::kRhs)});
   }
   return tables;
+}
+
+bool TrainingLoop::IsFresh(const Grant& grant) const {
+  if (task_.config.hogwild_delay == 0) return false;
+  // What is shared is fresh in the first pass.
+  if (grant.partitions.empty()) return grant.position.pass == 0;
+  return std::ranges::any_of(grant.partitions, [](const GrantedPartition& p) {
+    return p.source == GrantedPartition::Source::kInitialise;
+  });
 }
 
 void TrainingLoop::PrefetchEdges(const Grant& grant, size_t next_bucket) {

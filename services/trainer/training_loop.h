@@ -108,6 +108,8 @@ class TrainingLoop {
   absl::Status CheckFinite(const Grant& grant);
   absl::Status CheckFinite(absl::string_view name, const FloatBlock& values);
   std::vector<BatchTables> TablesOf(Bucket bucket);
+  // Whether some of what the grant trains still has its initial values.
+  bool IsFresh(const Grant& grant) const;
   void PrefetchEdges(const Grant& grant, size_t next_bucket);
   // The pass after `position`; none after the last.
   std::optional<PassPosition> NextPass(PassPosition position) const;

@@ -72,6 +72,49 @@ TEST(HogwildPoolTest, AFailureStopsTheOthersAndIsReported) {
   EXPECT_THAT(pool.Run(3, [&](int, int64_t) { return absl::OkStatus(); }), IsOk());
 }
 
+TEST(HogwildPoolTest, OnARampWorkersJoinOneAfterTheOther) {
+  HogwildPool pool(3);
+  HogwildPool::RunOptions options;
+  options.ramp_tasks = 5;
+  std::atomic<int64_t> begun = 0;
+  std::atomic<int> runs = 0;
+  std::atomic<bool> too_early = false;
+  for (const int64_t num_tasks : {0, 1, 7, 1000}) {
+    begun = runs = 0;
+    ASSERT_THAT(pool.Run(
+                    num_tasks,
+                    [&](int worker, int64_t) {
+                      // The others may have begun a task each that is not counted yet.
+                      if (++begun < 5 * worker - 1) too_early = true;
+                      ++runs;
+                      return absl::OkStatus();
+                    },
+                    options),
+                IsOk());
+    EXPECT_EQ(runs, num_tasks);
+  }
+  EXPECT_FALSE(too_early);
+}
+
+TEST(HogwildPoolTest, ARampEndsWithAFailureOrAStop) {
+  HogwildPool pool(3);
+  std::atomic<bool> stop = false;
+  HogwildPool::RunOptions options;
+  options.ramp_tasks = 100;
+  options.stop = &stop;
+  EXPECT_THAT(pool.Run(
+                  1000, [](int, int64_t) { return absl::OutOfRangeError("bad"); }, options),
+              StatusIs(absl::StatusCode::kOutOfRange));
+  EXPECT_THAT(pool.Run(
+                  1000,
+                  [&](int, int64_t) {
+                    stop = true;
+                    return absl::OkStatus();
+                  },
+                  options),
+              StatusIs(absl::StatusCode::kCancelled));
+}
+
 TEST(HogwildPoolTest, OfSeveralFailuresTheLowestTaskIsReported) {
   HogwildPool pool(2);
   std::atomic<int> waiting = 0;

@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -249,6 +250,28 @@ TEST_F(TrainingLoopTest, WhatIsNamedDoesNotDependOnTiming) {
     } else {
       EXPECT_EQ(as_pairs(lock_->resident_log), as_pairs(first));
     }
+  }
+}
+
+TEST_F(TrainingLoopTest, OneThreadTrainsTheFirstBatchesOfWhatIsFresh) {
+  for (const int partitions : {1, 2}) {
+    SetUpRun(partitions, 300);
+    MakeLock();
+    Mutex mu;
+    std::vector<std::thread::id> threads;
+    steps_.hook = [&](const EdgeBatch&) {
+      MutexLock lock(&mu);
+      threads.push_back(std::this_thread::get_id());
+      return absl::OkStatus();
+    };
+
+    ASSERT_THAT(Train(4), IsOk());
+
+    ASSERT_GE(threads.size(), 40u);
+    const std::set<std::thread::id> first(threads.begin(), threads.begin() + 31);
+    EXPECT_EQ(first.size(), 1u) << partitions;
+    lock_ = nullptr;
+    expected_.clear();
   }
 }
 
