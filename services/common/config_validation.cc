@@ -14,6 +14,8 @@ namespace {
 
 // A name becomes a part of file names, such as embeddings_NAME_0.v1.h5.
 constexpr size_t kMaxEntityTypeName = 200;
+// One message of the parameter exchange, 3 MiB, takes less than a minute then.
+constexpr int64_t kMinParamBytesPerSecond = 64 << 10;
 
 std::string EntityKey(const RunConfig& config, EntityTypeId type, absl::string_view member = "") {
   const std::string key = MemberKey("entities", config.entities[type].name);
@@ -41,6 +43,7 @@ class Validation {
     CheckRelations();
     CheckNegatives();
     CheckEvaluation();
+    CheckParamSync();
   }
 
  private:
@@ -206,6 +209,23 @@ class Validation {
                Sound("early_stopping")) {
       problems_.Add("early_stopping.metric",
                     "is \"mrr\", which is measured on held-out edges, and eval_fraction is 0");
+    }
+  }
+
+  // A trainer that waits for its turn must not count as one that has lost its servers.
+  void CheckParamSync() {
+    const ParamSyncConfig& sync = config_.param_sync;
+    if (sync.max_bytes_per_second != 0 && sync.max_bytes_per_second < kMinParamBytesPerSecond &&
+        Sound("param_sync", "param_sync.max_bytes_per_second")) {
+      problems_.Add("param_sync.max_bytes_per_second",
+                    absl::StrCat("must be 0 (no bound) or at least ", kMinParamBytesPerSecond,
+                                 ", is ", sync.max_bytes_per_second));
+    }
+    if (config_.max_param_staleness != 0 && sync.interval >= config_.max_param_staleness &&
+        Sound("param_sync", "param_sync.interval", "max_param_staleness")) {
+      problems_.Add("max_param_staleness",
+                    absl::StrCat("must be 0 (never) or more than param_sync.interval (",
+                                 sync.interval, "), is ", config_.max_param_staleness));
     }
   }
 

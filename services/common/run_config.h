@@ -42,6 +42,12 @@ struct EarlyStoppingConfig {
   int patience = 0;  // epochs without a better value
 };
 
+// How a trainer exchanges shared parameters, with each parameter server.
+struct ParamSyncConfig {
+  double interval = 0.2;             // seconds from the begin of a round to the next
+  int64_t max_bytes_per_second = 0;  // both ways; 0: no bound
+};
+
 struct RunConfig {
   // Graph and model.
   std::vector<EntityConfig> entities;  // in the order of the JSON object
@@ -100,6 +106,9 @@ struct RunConfig {
   int partition_replicas = 1;      // servers at which each partition is stored
   double store_lost_after = 900;   // seconds after which a silent server's partitions are lost
   double checkpoint_minutes = 20;  // between manifests within a pass
+  int partition_shard_size = 64;   // MiB; the shards of a partition move at once
+  ParamSyncConfig param_sync;
+  double max_param_staleness = 60;  // seconds after the last exchange when training pauses
 
   int EntityDimension(EntityTypeId type) const {
     return entities[type].dimension.value_or(dimension);

@@ -152,6 +152,14 @@ RunConfig RunConfigFromProto(const v1::RunConfig& message, ConfigProblems* probl
   WEFT_READ(partition_replicas);
   WEFT_READ(store_lost_after);
   WEFT_READ(checkpoint_minutes);
+  WEFT_READ(partition_shard_size);
+  WEFT_READ(max_param_staleness);
+  if (message.has_param_sync()) {
+    const v1::ParamSync& from = message.param_sync();
+    ParamSyncConfig& to = config.param_sync;
+    if (from.has_interval()) to.interval = from.interval();
+    if (from.has_max_bytes_per_second()) to.max_bytes_per_second = from.max_bytes_per_second();
+  }
   if (message.has_early_stopping()) {
     EarlyStoppingConfig& to = config.early_stopping.emplace();
     ReadName(message.early_stopping().metric(), kMetrics, &to.metric);
@@ -222,6 +230,11 @@ void RunConfigToProto(const RunConfig& config, v1::RunConfig* message) {
   WEFT_WRITE(partition_replicas);
   WEFT_WRITE(store_lost_after);
   WEFT_WRITE(checkpoint_minutes);
+  WEFT_WRITE(partition_shard_size);
+  WEFT_WRITE(max_param_staleness);
+  v1::ParamSync& param_sync = *message->mutable_param_sync();
+  param_sync.set_interval(config.param_sync.interval);
+  param_sync.set_max_bytes_per_second(config.param_sync.max_bytes_per_second);
   if (config.early_stopping) {
     v1::EarlyStopping& to = *message->mutable_early_stopping();
     to.set_metric(NameOf(config.early_stopping->metric, kMetrics));

@@ -58,6 +58,11 @@ TEST(ConfigRangesTest, ValuesOutOfRangeAreRefused) {
                             "partition_replicas=0",
                             "store_lost_after=-1",
                             "checkpoint_minutes=-1",
+                            "partition_shard_size=0",
+                            "param_sync.interval=-1",
+                            "param_sync.max_bytes_per_second=-1",
+                            "param_sync.max_bytes_per_second=65535",
+                            "max_param_staleness=-1",
                             "seed=-1",
                             "seed=18446744073709551616",
                             "checkpoint_preservation_interval=0",
@@ -309,6 +314,15 @@ TEST(ConfigEvaluationTest, StoppingByMrrNeedsHeldOutEdges) {
   EXPECT_THAT(
       ProblemsWith({R"(early_stopping={"metric": "mrr", "patience": 2})", "eval_fraction=0"}),
       HasSubstr("early_stopping.metric"));
+}
+
+TEST(ConfigParamSyncTest, AnExchangeComesBeforeTheTrainerCountsAsStale) {
+  EXPECT_THAT(ProblemsWith({"param_sync.interval=5", "max_param_staleness=5"}),
+              HasSubstr("max_param_staleness: must be 0 (never) or more than param_sync.interval "
+                        "(5), is 5"));
+  EXPECT_THAT(ParseSmall({"param_sync.interval=5", "max_param_staleness=5.1"}), IsOk());
+  EXPECT_THAT(ParseSmall({"param_sync.interval=3600", "max_param_staleness=0"}), IsOk());
+  EXPECT_THAT(ParseSmall({"param_sync.max_bytes_per_second=65536"}), IsOk());
 }
 
 TEST(ConfigProblemsTest, WhatFollowsFromAProblemIsNotTold) {

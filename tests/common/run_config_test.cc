@@ -61,8 +61,10 @@ TEST(RunConfigTest, PbgsOwnFileIsAcceptedSilently) {
 }
 
 TEST(RunConfigTest, DefaultsArePbgs) {
-  // Every default that PBG writes out equals ours: the texts of both configurations agree.
-  const auto full = ParseRunConfig(kPbgConfig, "config.json");
+  // Every default that PBG writes out equals ours: the texts of both configurations agree. But for
+  // one: shards of 250 MiB would leave most partitions whole, on one stream.
+  const auto full = ParseRunConfig(
+      PbgWith("\"partition_shard_size\": 250", "\"partition_shard_size\": 64"), "config.json");
   const auto bare = ParseRunConfig(R"({
     "entities": {"all": {"num_partitions": 1}},
     "relations": [{"name": "r", "lhs": "all", "rhs": "all"}],
@@ -226,6 +228,10 @@ TEST(RunConfigTest, WritingAndReadingKeepsEverything) {
                                  "partition_replicas=2",
                                  "store_lost_after=60",
                                  "checkpoint_minutes=0.5",
+                                 "partition_shard_size=250",
+                                 "param_sync.interval=0.5",
+                                 "param_sync.max_bytes_per_second=1000000",
+                                 "max_param_staleness=5",
                                  "early_stopping.metric=mrr",
                                  "early_stopping.patience=5",
                                  "entities.user.dimension=8",
@@ -247,6 +253,10 @@ TEST(RunConfigTest, WritingAndReadingKeepsEverything) {
   EXPECT_EQ(second->config.lease_seconds, 2);
   EXPECT_EQ(second->config.max_bucket_attempts, 3);
   EXPECT_EQ(second->config.checkpoint_minutes, 0.5);
+  EXPECT_EQ(second->config.partition_shard_size, 250);
+  EXPECT_EQ(second->config.param_sync.interval, 0.5);
+  EXPECT_EQ(second->config.param_sync.max_bytes_per_second, 1'000'000);
+  EXPECT_EQ(second->config.max_param_staleness, 5);
   EXPECT_EQ(second->config.eval_num_batch_negs, std::nullopt);
   EXPECT_EQ(second->config.bucket_order, BucketOrder::kAffinity);
   EXPECT_EQ(second->config.compute, Compute::kReference);
@@ -258,10 +268,10 @@ TEST(RunConfigTest, ForPbgOnlyItsKeysAreWritten) {
   ASSERT_THAT(result, IsOk());
   const std::string text = RunConfigToJson(result->config, /*pbg_keys_only=*/true);
 
-  for (const char* ours :
-       {"seed", "threads", "compute", "resident_partitions", "prefetch", "commit_seconds",
-        "early_stopping", "lease_seconds", "stall_timeout", "max_bucket_attempts",
-        "partition_replicas", "store_lost_after", "checkpoint_minutes"}) {
+  for (const char* ours : {"seed", "threads", "compute", "resident_partitions", "prefetch",
+                           "commit_seconds", "early_stopping", "lease_seconds", "stall_timeout",
+                           "max_bucket_attempts", "partition_replicas", "store_lost_after",
+                           "checkpoint_minutes", "param_sync", "max_param_staleness"}) {
     EXPECT_THAT(text, Not(HasSubstr(absl::StrCat("\"", ours, "\"")))) << ours;
   }
   EXPECT_THAT(text, HasSubstr("\"lr\": 0.01"));

@@ -14,6 +14,7 @@
 #include "services/partition_server/cluster_partition_client.h"
 #include "services/partition_server/grpc_blob_client.h"
 #include "services/partition_server/partition_transfer.h"
+#include "services/trainer/cluster/client_options.h"
 #include "services/trainer/cluster/reporting_partition_client.h"
 
 namespace weft {
@@ -44,10 +45,8 @@ class ClusterClientsImpl : public ClusterClients {
     GrpcBlobClient::Options blobs;
     blobs.group = &transfers_;
     blobs_.emplace(&partition_channels_, lock_->fence(), blobs);
-    PartitionTransfer::Options transfer;
-    transfer.streams = options_.streams;
-    transfer.retry = options_.retry;
-    transfer_.emplace(&*blobs_, FindServerIn(&places_), transfers_.flag(), transfer);
+    transfer_.emplace(&*blobs_, FindServerIn(&places_), transfers_.flag(),
+                      TransferOptions(config, options_.retry, options_.streams));
     cluster_partitions_.emplace(&places_, &*transfer_);
     partitions_.emplace(
         &*cluster_partitions_, &places_,
@@ -56,10 +55,8 @@ class ClusterClientsImpl : public ClusterClients {
         },
         [this](int64_t bytes) { lock_->AddProgress(static_cast<uint64_t>(bytes)); }, options_.retry,
         transfers_.flag());
-    ClusterParamClient::Options params;
-    params.retry = options_.retry;
     params_.emplace(
-        params, [this] { return ParamSession(); }, Clock::Real());
+        ParamOptions(config, options_.retry), [this] { return ParamSession(); }, Clock::Real());
     return absl::OkStatus();
   }
 
