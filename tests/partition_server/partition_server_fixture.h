@@ -16,6 +16,7 @@
 #include "services/partition_server/partition_store.h"
 #include "services/partition_server/rocksdb_blob_storage.h"
 #include "services/partition_server/store_orders.h"
+#include "tests/partition_server/failing_blob_storage.h"
 
 namespace weft::testing {
 
@@ -27,7 +28,8 @@ class TestPartitionServer {
   enum class Keep { kMemory, kDisk };
 
   TestPartitionServer(const std::string& folder, Keep keep, bool registered = true)
-      : store(MakeStore(folder, keep)),
+      : faults(std::make_shared<Faults>()),
+        store(MakeStore(folder, keep, faults)),
         fetcher(&channels, &fence, {}),
         orders(&store, &fetcher),
         service(&store, &orders, &workers, &background) {
@@ -44,6 +46,7 @@ class TestPartitionServer {
             store.durable()};
   }
 
+  const std::shared_ptr<Faults> faults;  // of what is kept in memory
   PartitionStore store;
   WorkPool workers{4};
   WorkPool background{1};
@@ -55,13 +58,16 @@ class TestPartitionServer {
   std::unique_ptr<ServerRunner> runner;
 
  private:
-  static PartitionStore MakeStore(const std::string& folder, Keep keep) {
+  static PartitionStore MakeStore(const std::string& folder, Keep keep,
+                                  const std::shared_ptr<const Faults>& faults) {
     auto identity = StoreFolder::Open(folder);
     auto disk = RocksDbBlobStorage::Open(folder + "/blobs");
     WEFT_CHECK(identity.ok() && disk.ok());
     std::unique_ptr<BlobStore> memory;
     if (keep == Keep::kMemory) {
-      memory = *BlobStore::Open(std::make_unique<MemoryBlobStorage>(int64_t{1} << 32), {});
+      auto storage = std::make_unique<MemoryBlobStorage>(int64_t{1} << 32);
+      memory =
+          *BlobStore::Open(std::make_unique<FailingBlobStorage>(std::move(storage), faults), {});
     }
     return PartitionStore(*std::move(identity), *BlobStore::Open(*std::move(disk), {}),
                           std::move(memory));

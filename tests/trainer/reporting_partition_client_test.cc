@@ -43,9 +43,10 @@ class ReportingPartitionClientTest : public ::testing::Test {
             {.patience = absl::Milliseconds(100), .first_delay = absl::Milliseconds(1)}, &cancel_) {
   }
 
+  // The version lies at stores 1 and 3.
   void Grant(bool as_base) {
     ShardInfo shard;
-    shard.places = {{1, 0}};
+    shard.places = {{1, 0}, {3, 0}};
     std::vector<PartitionVersion> bases;
     if (as_base) bases.push_back(kVersion);
     places_.AddGrant(20, {{kVersion, {shard}}}, {}, 1, bases);
@@ -72,19 +73,56 @@ TEST_F(ReportingPartitionClientTest, ABaseThatNoPlaceGivesIsReportedAndReadWhere
   Grant(/*as_base=*/true);
   left_ = std::vector<Place>{{2, 0}};
   fake_.read = [this] {
-    return places_.Find(kVersion)->shards[0].places[0] == Place{2, 0}
-               ? absl::OkStatus()
-               : absl::DataLossError("checksum mismatch");
+    if (places_.Find(kVersion)->shards[0].places[0] == Place{2, 0}) return absl::OkStatus();
+    client_.NoteUnreadable({kVersion, 0}, {1, 0});
+    client_.NoteUnreadable({kVersion, 0}, {3, 0});
+    client_.NoteUnreadable({kVersion, 0}, {1, 0});  // asked again
+    return absl::DataLossError("checksum mismatch");
+  };
+
+  EXPECT_THAT(client_.Read(kVersion, &partition_), IsOk());
+
+  EXPECT_THAT(reported_, ElementsAre(Place{1, 0}, Place{3, 0}));
+}
+
+TEST_F(ReportingPartitionClientTest, APlaceThatCannotGiveItIsReportedThoughAnotherCould) {
+  Grant(/*as_base=*/true);
+  left_ = std::vector<Place>{{3, 0}};
+  fake_.read = [this] {
+    client_.NoteUnreadable({kVersion, 0}, {1, 0});
+    return absl::OkStatus();
   };
 
   EXPECT_THAT(client_.Read(kVersion, &partition_), IsOk());
 
   EXPECT_THAT(reported_, ElementsAre(Place{1, 0}));
+  EXPECT_THAT(places_.Find(kVersion)->shards[0].places, ElementsAre(Place{3, 0}));
+}
+
+TEST_F(ReportingPartitionClientTest, WhatOtherVersionsLackIsNotReportedWithThisOne) {
+  Grant(/*as_base=*/true);
+  client_.NoteUnreadable({{{0, 4}, 10}, 0}, {1, 0});
+
+  EXPECT_THAT(client_.Read(kVersion, &partition_), IsOk());
+
+  EXPECT_THAT(reported_, IsEmpty());
+}
+
+TEST_F(ReportingPartitionClientTest, AVersionThatLiesNowhereIsPassedUp) {
+  Grant(/*as_base=*/true);
+  fake_.read = [] { return absl::NotFoundError("the lock server named no place"); };
+
+  EXPECT_THAT(client_.Read(kVersion, &partition_), StatusIs(absl::StatusCode::kNotFound));
+
+  EXPECT_THAT(reported_, IsEmpty());
 }
 
 TEST_F(ReportingPartitionClientTest, WhatIsOnlyHintedIsNotReported) {
   Grant(/*as_base=*/false);
-  fake_.read = [] { return absl::NotFoundError("not here"); };
+  fake_.read = [this] {
+    client_.NoteUnreadable({kVersion, 0}, {1, 0});
+    return absl::NotFoundError("not here");
+  };
 
   EXPECT_THAT(client_.Read(kVersion, &partition_), StatusIs(absl::StatusCode::kNotFound));
 
@@ -102,7 +140,10 @@ TEST_F(ReportingPartitionClientTest, OtherErrorsArePassedUp) {
 
 TEST_F(ReportingPartitionClientTest, AskingEndsWhenPatienceDoesOrTheSessionHasEnded) {
   Grant(/*as_base=*/true);
-  fake_.read = [] { return absl::NotFoundError("not here"); };
+  fake_.read = [this] {
+    client_.NoteUnreadable({kVersion, 0}, {1, 0});
+    return absl::NotFoundError("not here");
+  };
 
   EXPECT_THAT(client_.Read(kVersion, &partition_), StatusIs(absl::StatusCode::kNotFound));
   EXPECT_GT(reported_.size(), 1u);

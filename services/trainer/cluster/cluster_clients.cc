@@ -45,8 +45,12 @@ class ClusterClientsImpl : public ClusterClients {
     GrpcBlobClient::Options blobs;
     blobs.group = &transfers_;
     blobs_.emplace(&partition_channels_, lock_->fence(), blobs);
-    transfer_.emplace(&*blobs_, FindServerIn(&places_), transfers_.flag(),
-                      TransferOptions(config, options_.retry, options_.streams));
+    PartitionTransfer::Options transfer = TransferOptions(config, options_.retry, options_.streams);
+    transfer.on_unreadable = [this](const ShardName& shard, const Place& place,
+                                    const absl::Status&) {
+      partitions_->NoteUnreadable(shard, place);
+    };
+    transfer_.emplace(&*blobs_, FindServerIn(&places_), transfers_.flag(), transfer);
     cluster_partitions_.emplace(&places_, &*transfer_);
     partitions_.emplace(
         &*cluster_partitions_, &places_,

@@ -1,6 +1,7 @@
 #include "services/trainer/cluster/reporting_partition_client.h"
 
 #include <chrono>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -26,36 +27,50 @@ ReportingPartitionClient::ReportingPartitionClient(PartitionClient* client, Plac
       retry_(retry),
       cancel_(cancel) {}
 
+void ReportingPartitionClient::NoteUnreadable(const ShardName& shard, const Place& place) {
+  MutexLock lock(&mu_);
+  unreadable_.emplace(shard, place);
+}
+
+ReportingPartitionClient::Unreadable ReportingPartitionClient::TakeUnreadable(
+    const PartitionVersion& version) {
+  MutexLock lock(&mu_);
+  Unreadable taken;
+  for (auto it = unreadable_.begin(); it != unreadable_.end();) {
+    const auto next = std::next(it);
+    if (it->first.version == version) taken.insert(unreadable_.extract(it));
+    it = next;
+  }
+  return taken;
+}
+
 absl::Status ReportingPartitionClient::Read(const PartitionVersion& version,
                                             EmbeddingPartition* out) {
   Backoff backoff(retry_, version.token);
   while (true) {
     const absl::Status status = client_->Read(version, out);
+    const Unreadable unreadable = TakeUnreadable(version);
+    const std::optional<Token> grant = places_->GrantFrom(version);
+    const absl::Status told = grant.has_value() ? Report(*grant, unreadable) : absl::OkStatus();
     if (status.ok()) {
       report_moved_(Bytes(*out));
-      return status;
+      return status;  // if the session has ended, its next call says so
     }
-    // What all places say is final for them, not for the version. What is only hinted is no
-    // business of the lock server's.
-    const std::optional<Token> grant = places_->GrantFrom(version);
-    if (!grant.has_value() || !(absl::IsNotFound(status) || absl::IsDataLoss(status))) {
-      return status;
-    }
-    WEFT_RETURN_IF_ERROR(ReportAll(*grant, version));
+    // What all places say is final for them, not for the version.
+    const bool final = absl::IsNotFound(status) || absl::IsDataLoss(status);
+    if (!grant.has_value() || unreadable.empty() || !final) return status;
+    WEFT_RETURN_IF_ERROR(told);
     const std::optional<absl::Duration> delay = backoff.Next(std::chrono::steady_clock::now());
     if (!delay.has_value()) return status;
     if (!cancel_->WaitFor(*delay)) return absl::CancelledError(status.message());
   }
 }
 
-absl::Status ReportingPartitionClient::ReportAll(Token grant, const PartitionVersion& version) {
-  WEFT_ASSIGN_OR_RETURN(const VersionInfo where, places_->Find(version));
-  for (const ShardInfo& shard : where.shards) {
-    for (const Place& place : shard.places) {
-      WEFT_ASSIGN_OR_RETURN(std::vector<Place> left,
-                            report_unreadable_(grant, version, shard.shard, place));
-      if (!left.empty()) places_->SetPlaces(version, shard.shard, std::move(left));
-    }
+absl::Status ReportingPartitionClient::Report(Token grant, const Unreadable& unreadable) {
+  for (const auto& [shard, place] : unreadable) {
+    WEFT_ASSIGN_OR_RETURN(std::vector<Place> left,
+                          report_unreadable_(grant, shard.version, shard.shard, place));
+    if (!left.empty()) places_->SetPlaces(shard.version, shard.shard, std::move(left));
   }
   return absl::OkStatus();
 }
