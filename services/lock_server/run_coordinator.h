@@ -93,6 +93,8 @@ class RunCoordinator {
   //   InvalidArgument: not the buckets of the grant, or shards that make no partition.
   //   FailedPrecondition: a partition of the grant is not stored, or not at enough places that are
   //     there now; store it and release again.
+  //   Unavailable: a place is of a server's process that has not registered, and may be about to;
+  //     for a lease time, then FailedPrecondition.
   //   DataLoss: the edges do not add up; the run has failed.
   // The last 8 answers of a session are repeated when they are asked for again.
   absl::StatusOr<ReleaseResult> Release(SessionId session, const ReleaseRequest& request);
@@ -199,10 +201,9 @@ class RunCoordinator {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Token Base(const SessionRecord& session, PartitionKey key) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::Status CheckRelease(const ReleaseRequest& request, const GrantRecord& grant) const
+  absl::Status CheckRelease(const ReleaseRequest& request, const GrantRecord& grant)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CheckShards(const VersionInfo& version) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::Status CheckPlaces(const VersionInfo& version) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<ReleaseResult> ReleaseLive(SessionId id, const ReleaseRequest& request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The grant, and those of its session that start from its versions.
@@ -231,18 +232,28 @@ class RunCoordinator {
   bool IsLive(const ServerRecord& server) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::vector<StoreId> StoresByRoom(uint64_t turn) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   int Replicas() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Whether the version lies there, at enough places. Errors: FailedPrecondition: store it again;
+  // Unavailable: a place is of a process that may be about to register: ask again.
+  absl::Status CheckPlaces(const VersionInfo& version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool MayRegister(const Place& place, const ServerRecord* server)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status RegisterServer(const ServerInfo& server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status TakeReport(const StoreReport& report) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::Status TakeResult(const ServerInfo& server, const OrderResult& result)
+  bool AllParams(bool (*has)(const ParamServerState&, const RunState&)) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  ServerList Servers() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // Orders (run_coordinator_orders.cc).
+  KeepList MakeKeepList() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::vector<OrderBook::Wanted> OrdersForParams(const ServerRecord& server, uint32_t index) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::vector<OrderBook::Wanted> OrdersForPartitions(const ServerRecord& server) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  bool AllParams(bool (*has)(const ParamServerState&, const RunState&)) const
+  absl::Status TakeResults(const StoreReport& report) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status TakeResult(const ServerInfo& server, const OrderResult& result)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  ServerList Servers() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  KeepList MakeKeepList() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // Operators (run_coordinator_operators.cc).
   ManifestView Describe(const Manifest& manifest) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const RunPlan plan_;
@@ -258,6 +269,8 @@ class RunCoordinator {
   absl::flat_hash_map<StoreId, ServerLife> lives_ ABSL_GUARDED_BY(mu_);
   // Incarnations that a newer one of their server has taken over from.
   absl::flat_hash_set<Incarnation> superseded_servers_ ABSL_GUARDED_BY(mu_);
+  // Places of processes that are not known, since a release named them first.
+  std::map<Place, SteadyTime> awaited_places_ ABSL_GUARDED_BY(mu_);
   std::map<ShardName, absl::flat_hash_set<StoreId>> suspects_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<std::string, PinnedVersion> pins_ ABSL_GUARDED_BY(mu_);
   Token last_token_ ABSL_GUARDED_BY(mu_) = kInitialToken;

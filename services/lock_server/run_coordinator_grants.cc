@@ -224,8 +224,7 @@ absl::StatusOr<ReleaseResult> RunCoordinator::Release(SessionId id, const Releas
   return result;
 }
 
-absl::Status RunCoordinator::CheckRelease(const ReleaseRequest& request,
-                                          const GrantRecord& grant) const {
+absl::Status RunCoordinator::CheckRelease(const ReleaseRequest& request, const GrantRecord& grant) {
   const std::string what = absl::StrCat("release of grant ", request.token, ": ");
   std::vector<Bucket> reported;
   for (const BucketStats& stats : request.buckets) reported.push_back(stats.bucket);
@@ -277,28 +276,6 @@ absl::Status RunCoordinator::CheckShards(const VersionInfo& info) const {
   }
   return absl::InvalidArgumentError(
       absl::StrCat("it has ", rows, " rows, not ", counts[static_cast<size_t>(key.partition)]));
-}
-
-absl::Status RunCoordinator::CheckPlaces(const VersionInfo& info) const {
-  for (const ShardInfo& shard : info.shards) {
-    absl::flat_hash_set<StoreId> stores;
-    for (const Place& place : shard.places) {
-      const ServerRecord* server = FindServer(place.store_id);
-      if (server == nullptr || server->retired || server->info.role != ServerRole::kPartition) {
-        continue;
-      }
-      const bool there = place.incarnation == 0 ? server->info.durable
-                                                : place.incarnation == server->info.incarnation;
-      if (there) stores.insert(place.store_id);
-    }
-    if (stores.size() == shard.places.size() && static_cast<int>(stores.size()) >= Replicas()) {
-      continue;
-    }
-    return absl::FailedPreconditionError(absl::StrCat(
-        "shard ", shard.shard, " is at ", stores.size(), " of the ", shard.places.size(),
-        " places that are named, and should be at ", Replicas(), ": store it again"));
-  }
-  return absl::OkStatus();
 }
 
 absl::StatusOr<ReleaseResult> RunCoordinator::ReleaseLive(SessionId id,

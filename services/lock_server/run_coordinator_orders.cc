@@ -1,0 +1,201 @@
+// What servers are ordered to do, and what became of it.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "services/common/status_macros.h"
+#include "services/lock_server/run_coordinator.h"
+
+namespace weft {
+namespace {
+
+constexpr size_t kMaxCopies = 4;  // ordered of a server at a time
+
+std::string Key(const char* what, const ShardName& name) {
+  return absl::StrCat(what, "/", name.version.key.entity_type, "/", name.version.key.partition, "/",
+                      name.version.token, "/", name.shard);
+}
+
+bool LiesAt(const ShardInfo& shard, StoreId store) {
+  return std::ranges::any_of(shard.places,
+                             [&](const Place& place) { return place.store_id == store; });
+}
+
+}  // namespace
+
+KeepList RunCoordinator::MakeKeepList() const {
+  KeepList list;
+  list.high_water = last_token_;
+  list.keep = state_.versions.Roots();
+  for (const PartitionVersion& version : state_.manifests.HeldVersions()) {
+    list.keep.push_back(version);
+  }
+  for (const auto& [token, grant] : state_.grants) {
+    for (const GrantRecord::Base& base : grant.bases) {
+      list.keep.push_back({base.key, token});
+      if (base.token != kInitialToken) list.keep.push_back({base.key, base.token});
+    }
+  }
+  std::ranges::sort(list.keep);
+  const auto repeated = std::ranges::unique(list.keep);
+  list.keep.erase(repeated.begin(), repeated.end());
+  return list;
+}
+
+KeepList RunCoordinator::keep_list() const {
+  MutexLock lock(&mu_);
+  return MakeKeepList();
+}
+
+std::vector<OrderBook::Wanted> RunCoordinator::OrdersForParams(const ServerRecord& server,
+                                                               uint32_t index) const {
+  std::vector<OrderBook::Wanted> orders;
+  const ParamServerState& params = lives_.at(server.info.store_id).params;
+  const Generation generation = state_.generation;
+  if (params.generation != generation) {
+    const bool all =
+        Servers().param_servers.size() == static_cast<size_t>(plan_.cluster->num_param_servers);
+    if (state_.failure.has_value() || !all) return orders;
+    RestoreParameters restore;
+    restore.generation = generation;
+    restore.first_open_pass = state_.position.pass;
+    restore.server_index = index;
+    restore.num_servers = static_cast<uint32_t>(plan_.cluster->num_param_servers);
+    const Manifest* origin = state_.manifests.Find(state_.origin);
+    for (const PartitionVersion& version :
+         origin != nullptr ? origin->versions : std::vector<PartitionVersion>()) {
+      if (version.key.entity_type == kSnapshotType) AddPlaces(version, &restore.snapshots);
+    }
+    orders.push_back({absl::StrCat("restore/", generation), std::move(restore)});
+    return orders;
+  }
+  const int64_t next_pass = state_.position.pass + 1;
+  if (state_.parameters_ready && Complete() && params.first_open_pass < next_pass) {
+    orders.push_back(
+        {absl::StrCat("cut/", generation, "/", next_pass), CutParameters{generation, next_pass}});
+  }
+  for (const auto& [token, manifest] : state_.manifests.manifests()) {
+    const PartitionVersion version = {{kSnapshotType, static_cast<PartitionId>(index)}, token};
+    if (manifest.state != Manifest::State::kPending || state_.places.IsReadable(version)) continue;
+    StoreSnapshot snapshot;
+    snapshot.version = version;
+    if (manifest.version > 0) snapshot.first_open_pass = manifest.position.pass;
+    snapshot.store_at = StoresByRoom(token + index);
+    snapshot.replicas = Replicas();
+    if (snapshot.store_at.empty()) continue;
+    orders.push_back({absl::StrCat("snapshot/", token), std::move(snapshot)});
+  }
+  return orders;
+}
+
+std::vector<OrderBook::Wanted> RunCoordinator::OrdersForPartitions(
+    const ServerRecord& server) const {
+  std::vector<OrderBook::Wanted> orders;
+  const StoreId store = server.info.store_id;
+  for (const auto& [token, manifest] : state_.manifests.manifests()) {
+    if (manifest.state != Manifest::State::kPending || server.info.durable) continue;
+    PersistShards persist;
+    for (const PartitionVersion& version : manifest.versions) {
+      const PlaceTable::Shards* shards = state_.places.Find(version);
+      if (shards == nullptr) continue;
+      for (const ShardInfo& shard : *shards) {
+        const bool passing = std::ranges::any_of(shard.places, [&](const Place& place) {
+          return place.store_id == store && place.incarnation != 0;
+        });
+        if (passing) persist.shards.push_back({version, shard.shard});
+      }
+    }
+    if (persist.shards.empty()) continue;
+    // Another set of shards (a snapshot came) is another order.
+    orders.push_back(
+        {absl::StrCat("persist/", token, "/", persist.shards.size()), std::move(persist)});
+  }
+  for (const auto& [shard, stores] : suspects_) {
+    if (stores.contains(store)) orders.push_back({Key("verify", shard), VerifyShard{shard}});
+  }
+  const auto replicas = static_cast<size_t>(Replicas());
+  if (replicas < 2) return orders;
+  size_t copies = 0;
+  for (const auto& [version, shards] : state_.places.versions()) {
+    for (const ShardInfo& shard : shards) {
+      if (shard.places.empty() || shard.places.size() >= replicas || copies >= kMaxCopies) continue;
+      // The first one in turn that does not have it.
+      const std::vector<StoreId> turn = StoresByRoom(version.token + shard.shard);
+      const auto target =
+          std::ranges::find_if(turn, [&](StoreId candidate) { return !LiesAt(shard, candidate); });
+      if (target == turn.end() || *target != store) continue;
+      orders.push_back({Key("copy", {version, shard.shard}), CopyShard{version, shard}});
+      ++copies;
+    }
+  }
+  return orders;
+}
+
+absl::Status RunCoordinator::TakeResults(const StoreReport& report) {
+  PlacesChanged persisted;
+  for (const ShardName& name : report.persisted) {
+    const PlaceTable::Shards* shards = state_.places.Find(name.version);
+    if (shards == nullptr || name.shard >= shards->size()) continue;
+    if (LiesAt((*shards)[name.shard], report.server.store_id)) {
+      persisted.changes.push_back({name, {report.server.store_id, 0}, false});
+    }
+  }
+  if (!persisted.changes.empty()) WEFT_RETURN_IF_ERROR(Write(persisted));
+  for (const OrderResult& result : report.results) {
+    WEFT_RETURN_IF_ERROR(TakeResult(report.server, result));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RunCoordinator::TakeResult(const ServerInfo& server, const OrderResult& result) {
+  const std::optional<StoreOrder> order = orders_.Take(server.store_id, result.order_id);
+  if (!order.has_value()) return absl::OkStatus();
+  if (const auto* verify = std::get_if<VerifyShard>(&*order)) {
+    if (!result.status.ok() && !absl::IsNotFound(result.status) &&
+        !absl::IsDataLoss(result.status)) {
+      return absl::OkStatus();  // not an answer; asked again
+    }
+    const auto suspects = suspects_.find(verify->shard);
+    if (suspects != suspects_.end()) {
+      suspects->second.erase(server.store_id);
+      if (suspects->second.empty()) suspects_.erase(suspects);
+    }
+    if (result.status.ok()) return absl::OkStatus();
+    Event(absl::StrCat("lost at ", server.address, ": ", Key("shard", verify->shard), ": ",
+                       std::string(result.status.message())));
+    places_lost_ = true;
+    return Write(PlacesChanged{{{verify->shard, {server.store_id, 0}, true}}});
+  }
+  if (!result.status.ok()) {
+    Event(absl::StrCat("an order failed at ", server.address, ": ",
+                       std::string(result.status.message())));
+    return absl::OkStatus();
+  }
+  if (!result.stored.has_value()) return absl::OkStatus();
+  if (const auto* snapshot = std::get_if<StoreSnapshot>(&*order)) {
+    const bool asked =
+        result.stored->version == snapshot->version && state_.manifests.Holds(snapshot->version);
+    if (!asked || !CheckShards(*result.stored).ok() || !CheckPlaces(*result.stored).ok()) {
+      return absl::OkStatus();  // ordered again
+    }
+    ++sync_revision_;  // memory stores are to persist it
+    return Write(VersionStored{*result.stored});
+  }
+  if (const auto* copy = std::get_if<CopyShard>(&*order)) {
+    PlacesChanged copied;
+    for (const ShardInfo& shard : result.stored->shards) {
+      for (const Place& place : shard.places) {
+        const bool there =
+            place.incarnation == 0 ? server.durable : place.incarnation == server.incarnation;
+        if (shard.shard != copy->shard.shard || place.store_id != server.store_id || !there) {
+          continue;
+        }
+        copied.changes.push_back({{copy->version, shard.shard}, place, false});
+      }
+    }
+    if (!copied.changes.empty()) return Write(copied);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace weft
