@@ -8,13 +8,10 @@
 namespace weft {
 namespace {
 
-// What was damaged on its way, and what a server that drains has ended, is asked for again.
+// What was damaged on its way is asked for again.
 template <typename T>
-absl::StatusOr<T> Repeatable(absl::StatusOr<T> answer, bool cancelled_by_us) {
-  const absl::Status& status = answer.status();
-  if (absl::IsDataLoss(status) || (absl::IsCancelled(status) && !cancelled_by_us)) {
-    return absl::UnavailableError(status.message());
-  }
+absl::StatusOr<T> Repeatable(absl::StatusOr<T> answer) {
+  if (absl::IsDataLoss(answer.status())) return absl::UnavailableError(answer.status().message());
   return answer;
 }
 
@@ -42,8 +39,7 @@ absl::StatusOr<JoinPage> GrpcParamClient::Join(const JoinRequest& request) {
       UnaryCall({options_.timeout, &calls_}, [&](auto* context, auto* reactor) {
         stub_->async()->Join(context, &message, &response, reactor);
       });
-  return Repeatable(status.ok() ? FromProto(response) : absl::StatusOr<JoinPage>(status),
-                    calls_.flag()->cancelled());
+  return Repeatable(status.ok() ? FromProto(response) : absl::StatusOr<JoinPage>(status));
 }
 
 absl::StatusOr<PushAnswer> GrpcParamClient::Push(const PushRequest& request) {
@@ -54,8 +50,7 @@ absl::StatusOr<PushAnswer> GrpcParamClient::Push(const PushRequest& request) {
       UnaryCall({options_.timeout, &calls_}, [&](auto* context, auto* reactor) {
         stub_->async()->Push(context, &message, &response, reactor);
       });
-  return Repeatable(status.ok() ? FromProto(response) : absl::StatusOr<PushAnswer>(status),
-                    calls_.flag()->cancelled());
+  return Repeatable(status.ok() ? FromProto(response) : absl::StatusOr<PushAnswer>(status));
 }
 
 }  // namespace weft

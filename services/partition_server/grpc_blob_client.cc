@@ -10,7 +10,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "services/common/rpc/grpc_status.h"
 #include "services/common/rpc/proto_convert.h"
 #include "services/common/status_macros.h"
 #include "services/partition_server/grpc_bytes_client.h"
@@ -95,11 +94,11 @@ class StreamReactor : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::Byt
 };
 
 // Errors: what this side did not like; what the callee says.
-absl::Status Wait(StreamResult* result) {
+absl::Status Wait(StreamResult* result, const CallGroup* group) {
   MutexLock lock(&result->mu);
   while (!result->status.has_value() || result->memory_held) result->changed.Wait(&result->mu);
   if (!result->failure.ok()) return result->failure;
-  return FromGrpcStatus(*result->status);
+  return StatusOfCall(*result->status, group);
 }
 
 class PutReactor : public StreamReactor {
@@ -267,7 +266,7 @@ absl::StatusOr<Place> GrpcBlobClient::Put(const std::string& address, const Shar
       new PutReactor(OptionsFor(info.bytes), result, request, info, checksums, source);
   reactor->Prepare(channel, kPutMethod);
   reactor->Start();
-  WEFT_RETURN_IF_ERROR(Wait(result.get()));
+  WEFT_RETURN_IF_ERROR(Wait(result.get(), options_.group));
 
   v1::PutBlobResponse response;
   {
@@ -291,7 +290,7 @@ absl::Status GrpcBlobClient::Get(const std::string& address, const ShardName& na
       new GetReactor(OptionsFor(info.bytes), result, request, name, info, fence_, sink);
   reactor->Prepare(channel, kGetMethod);
   reactor->Start();
-  WEFT_RETURN_IF_ERROR(Wait(result.get()));
+  WEFT_RETURN_IF_ERROR(Wait(result.get(), options_.group));
 
   MutexLock lock(&result->mu);
   if (result->response.empty()) return absl::OkStatus();

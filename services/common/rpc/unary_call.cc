@@ -28,6 +28,14 @@ void CallGroup::Cancel() {
   for (grpc::ClientContext* context : calls_) context->TryCancel();
 }
 
+absl::Status StatusOfCall(const grpc::Status& status, const CallGroup* group) {
+  const bool by_us = group != nullptr && group->cancelled();
+  if (status.error_code() == grpc::StatusCode::CANCELLED && !by_us) {
+    return absl::UnavailableError(status.error_message());
+  }
+  return FromGrpcStatus(status);
+}
+
 namespace {
 
 // What the waiter and the reactor share; whichever is last frees it.
@@ -74,7 +82,7 @@ absl::Status UnaryCall(const CallOptions& options, StartUnaryCall start) {
 
   MutexLock lock(&result->mu);
   while (!result->status.has_value()) result->done.Wait(&result->mu);
-  return FromGrpcStatus(*result->status);
+  return StatusOfCall(*result->status, options.group);
 }
 
 absl::Status UnaryCallWithRetry(const Peer& peer, const RetryOptions& retry,

@@ -13,6 +13,7 @@
 
 #include <grpcpp/client_context.h>
 #include <grpcpp/support/client_callback.h>
+#include <grpcpp/support/status.h>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_set.h"
@@ -31,6 +32,7 @@ class CallGroup {
   // Ends all calls with Cancelled, those to come, too.
   void Cancel() ABSL_LOCKS_EXCLUDED(mu_);
   CancelFlag* flag() { return &flag_; }
+  bool cancelled() const { return flag_.cancelled(); }
 
  private:
   friend class CallGroupMember;
@@ -51,6 +53,10 @@ class CallGroupMember {
   CallGroup* const group_;
   grpc::ClientContext* const context_;
 };
+
+// The status of a call that has ended. Cancelled is what this side did not want any more: its group
+// was cancelled. What a server that drains, or a proxy, has cancelled is Unavailable.
+absl::Status StatusOfCall(const grpc::Status& status, const CallGroup* group);
 
 struct CallOptions {
   absl::Duration timeout = absl::Seconds(10);  // of one attempt
