@@ -226,11 +226,20 @@ absl::Status ClusterParamClient::PushOnce(int server, bool flush) {
   const PushRequest& request = sync_->NextPush(server, pass_, flush);
   const auto sent = static_cast<int64_t>(request.rows.Bytes());
   absl::StatusOr<PushAnswer> answer;
-  WEFT_RETURN_IF_ERROR(
-      RetryCall(peer, options_.retry, Idempotency::kIdempotent, cancel_.get(), [&] {
-        answer = client->Push(request);
-        return answer.status();
-      }));
+  const auto push = [&] {
+    return RetryCall(peer, options_.retry, Idempotency::kIdempotent, cancel_.get(), [&] {
+      answer = client->Push(request);
+      return answer.status();
+    });
+  };
+  absl::Status status = push();
+  // Refused, perhaps because its pass is over: a push that was made while the next one began may
+  // have rows of both, and is the next one's.
+  if (absl::IsFailedPrecondition(status) && request.pass != pass_) {
+    sync_->MoveToPass(server, pass_);
+    status = push();
+  }
+  WEFT_RETURN_IF_ERROR(status);
   WEFT_RETURN_IF_ERROR(sync_->Merge(server, *answer));
   Exchanged(server, sent + static_cast<int64_t>(answer->rows.Bytes()),
             static_cast<int64_t>(answer->lost_pushes));

@@ -70,6 +70,10 @@ class ParameterSync {
   // none: then it is a pull). `sync` is of the last rows only: a push after which rows are still
   // queued need not be durable.
   const PushRequest& NextPush(int server, int64_t pass, bool sync);
+  // The push in flight was refused because its pass is over: it is one of this pass.
+  void MoveToPass(int server, int64_t pass) {
+    servers_[static_cast<size_t>(server)].in_flight->pass = pass;
+  }
   // The answer to the push in flight.
   // Errors: Internal for an answer that makes no sense.
   absl::Status Merge(int server, const PushAnswer& answer);

@@ -202,8 +202,9 @@ absl::StatusOr<PushAnswer> RowBlockStore::PushLocked(const PushRequest& request)
                         absl::StrCat("push ", request.number, " does not follow ", last)));
     }
     if (request.pass < first_open_pass_ && (!request.rows.empty() || request.steps != 0)) {
-      return Refuse(ParamRefusal::kOldPass, absl::FailedPreconditionError(absl::StrCat(
-                                                "pass ", request.pass, " is over: join again")));
+      return Refuse(ParamRefusal::kOldPass,
+                    absl::FailedPreconditionError(absl::StrCat("pass ", request.pass, " is over, ",
+                                                               first_open_pass_, " is open")));
     }
     WEFT_RETURN_IF_ERROR(Apply(request, &session->second, &only_theirs));
     answer.applied = true;

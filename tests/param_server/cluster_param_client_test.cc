@@ -5,7 +5,9 @@
 
 #include <atomic>
 #include <cmath>
+#include <functional>
 #include <thread>
+#include <utility>
 
 #include "services/param_server/memory_push_log.h"
 #include "services/param_server/row_block_store.h"
@@ -35,6 +37,7 @@ class FakeServer {
   std::atomic<bool> down = false;
   std::atomic<int> calls_while_down = 0;
   std::atomic<int> answers_to_lose = 0;
+  std::function<void(const PushRequest&)> before_push;  // set before Join
 };
 
 class DirectClient : public ParamServerClient {
@@ -45,6 +48,7 @@ class DirectClient : public ParamServerClient {
     return Call([&] { return server_->store->Join(request); });
   }
   absl::StatusOr<PushAnswer> Push(const PushRequest& request) override {
+    if (server_->before_push) server_->before_push(request);
     return Call([&] { return server_->store->Push(request); });
   }
   void Cancel() override { cancelled_ = true; }
@@ -241,6 +245,39 @@ TEST_F(ClusterParamClientTest, AServerThatDoesNotKnowTheSessionMeansANewOne) {
 
   EXPECT_THAT(a->client->Flush(),
               StatusIs(absl::StatusCode::kAborted, HasSubstr("parameter server 0")));
+}
+
+TEST_F(ClusterParamClientTest, APushThatMeetsTheCutBelongsToTheNextPass) {
+  Start(1);
+  auto a = AddTrainer();
+  bool cut = false;
+  servers_[0]->before_push = [&](const PushRequest& request) {
+    if (std::exchange(cut, true)) return;
+    EXPECT_EQ(request.pass, 0);
+    EXPECT_THAT(servers_[0]->store->Cut(1, 1), IsOk());
+    a->client->BeginPass(1);
+  };
+  ASSERT_THAT(a->client->Join(&a->state), IsOk());
+  Add(&a->state, 3, 1.5f);
+
+  EXPECT_THAT(a->client->Flush(), IsOk());
+
+  EXPECT_TRUE(cut);
+  EXPECT_EQ(servers_[0]->store->Snapshot(1, std::nullopt)->get()->first_open_pass, 1);
+  auto b = AddTrainer();
+  ASSERT_THAT(b->client->Join(&b->state), IsOk());
+  ExpectEqual(a->state, b->state);
+}
+
+TEST_F(ClusterParamClientTest, APushOfAPassThatIsOverEndsTheSession) {
+  Start(1);
+  auto a = AddTrainer();
+  ASSERT_THAT(a->client->Join(&a->state), IsOk());
+  ASSERT_THAT(servers_[0]->store->Cut(1, 1), IsOk());
+  Add(&a->state, 3, 1.5f);
+
+  EXPECT_THAT(a->client->Flush(),
+              StatusIs(absl::StatusCode::kAborted, HasSubstr("pass 0 is over")));
 }
 
 TEST_F(ClusterParamClientTest, NumbersThatAreNotFiniteStopTheRun) {
