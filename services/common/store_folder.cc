@@ -70,21 +70,29 @@ absl::StatusOr<std::unique_ptr<StoreFolder>> StoreFolder::Open(const std::string
   const absl::StatusOr<std::string> text = ReadFile(path);
   if (text.ok()) {
     WEFT_RETURN_IF_ERROR(Parse(path, *text, &store_id, &run_id));
-    return std::unique_ptr<StoreFolder>(new StoreFolder(path, store_id, run_id));
+    return std::unique_ptr<StoreFolder>(new StoreFolder(path, store_id, RandomId(), run_id));
   }
   if (!absl::IsNotFound(text.status())) return text.status();
-  std::unique_ptr<StoreFolder> made(new StoreFolder(path, RandomId(), ""));
+  std::unique_ptr<StoreFolder> made(new StoreFolder(path, RandomId(), RandomId(), ""));
   WEFT_RETURN_IF_ERROR(made->Write(""));
   return made;
 }
 
-StoreFolder::StoreFolder(std::string path, StoreId store_id, std::string run_id)
+std::unique_ptr<StoreFolder> StoreFolder::InMemory(StoreId store_id, Incarnation incarnation,
+                                                   std::string run_id) {
+  return std::unique_ptr<StoreFolder>(
+      new StoreFolder("", store_id, incarnation, std::move(run_id)));
+}
+
+StoreFolder::StoreFolder(std::string path, StoreId store_id, Incarnation incarnation,
+                         std::string run_id)
     : path_(std::move(path)),
       store_id_(store_id),
-      incarnation_(RandomId()),
+      incarnation_(incarnation),
       run_id_(std::move(run_id)) {}
 
 absl::Status StoreFolder::Write(const std::string& run_id) const {
+  if (path_.empty()) return absl::OkStatus();
   std::string text =
       absl::StrCat(kHeader, kFormat, "\nstore ", absl::Hex(store_id_, absl::kZeroPad16), "\n");
   if (!run_id.empty()) absl::StrAppend(&text, "run ", run_id, "\n");

@@ -24,6 +24,10 @@ class StoreFolder {
   // Errors: DataLoss (the file is damaged), FailedPrecondition (a newer format), those of files.
   static absl::StatusOr<std::unique_ptr<StoreFolder>> Open(const std::string& folder);
 
+  // An identity that is kept elsewhere than in a file: what a simulated disk remembers.
+  static std::unique_ptr<StoreFolder> InMemory(StoreId store_id, Incarnation incarnation,
+                                               std::string run_id);
+
   StoreId store_id() const { return store_id_; }
   Incarnation incarnation() const { return incarnation_; }
   std::string run_id() const ABSL_LOCKS_EXCLUDED(mu_);  // empty: not bound yet
@@ -33,11 +37,11 @@ class StoreFolder {
   absl::Status BindRun(const std::string& run_id) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  StoreFolder(std::string path, StoreId store_id, std::string run_id);
+  StoreFolder(std::string path, StoreId store_id, Incarnation incarnation, std::string run_id);
 
   absl::Status Write(const std::string& run_id) const;
 
-  const std::string path_;
+  const std::string path_;  // empty: in memory
   const StoreId store_id_;
   const Incarnation incarnation_;
 

@@ -10,20 +10,21 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "services/common/executor.h"
 #include "services/common/mutex.h"
 
 namespace weft {
 
-class WorkPool {
+class WorkPool : public Executor {
  public:
   explicit WorkPool(int num_threads);  // >= 1
   // Runs what was submitted, then ends.
-  ~WorkPool();
+  ~WorkPool() override;
   WorkPool(const WorkPool&) = delete;
   WorkPool& operator=(const WorkPool&) = delete;
 
   // Begun in the order of submission.
-  void Submit(std::function<void()> work) ABSL_LOCKS_EXCLUDED(mu_);
+  void Submit(std::function<void()> work) override ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   void Work();

@@ -7,7 +7,7 @@
 
 namespace weft {
 
-PartitionSync::PartitionSync(PartitionStore* store, StoreOrders* orders, WorkPool* workers,
+PartitionSync::PartitionSync(PartitionStore* store, StoreOrders* orders, Executor* workers,
                              std::string address, std::function<void()> changed)
     : store_(store),
       orders_(orders),

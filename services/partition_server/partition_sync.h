@@ -1,9 +1,9 @@
 // PartitionSync is a partition server's side of its long poll: what it reports, and what it does
 // with the answers. Registration, keep lists, orders.
 //
-// One poll after the other: Report, call, Take. Orders run on the pool; when one is done, `changed`
-// says that there is something to report. An order that is under way, or done and not yet reported,
-// is not begun again.
+// One poll after the other: Report, call, Take. Orders run on the workers; when one is done,
+// `changed` says that there is something to report. An order that is under way, or done and not yet
+// reported, is not begun again.
 //
 // Thread-safety: all methods may be called from any thread; Report and Take by one.
 #pragma once
@@ -16,10 +16,10 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "services/common/executor.h"
 #include "services/common/mutex.h"
 #include "services/common/polled_store.h"
 #include "services/common/store_sync_client.h"
-#include "services/common/work_pool.h"
 #include "services/partition_server/partition_store.h"
 #include "services/partition_server/store_orders.h"
 
@@ -27,9 +27,9 @@ namespace weft {
 
 class PartitionSync : public PolledStore {
  public:
-  // All must outlive this object, which must outlive what runs on the pool. `address`: where this
-  // server is reached.
-  PartitionSync(PartitionStore* store, StoreOrders* orders, WorkPool* workers, std::string address,
+  // All must outlive this object, which must outlive what runs on the workers. `address`: where
+  // this server is reached.
+  PartitionSync(PartitionStore* store, StoreOrders* orders, Executor* workers, std::string address,
                 std::function<void()> changed);
 
   RunContext context() const override;
@@ -48,7 +48,7 @@ class PartitionSync : public PolledStore {
 
   PartitionStore* const store_;
   StoreOrders* const orders_;
-  WorkPool* const workers_;
+  Executor* const workers_;
   const std::string address_;
   const std::function<void()> changed_;
 

@@ -46,6 +46,15 @@ TEST(StoreFolderTest, IsBoundToOneRunForEver) {
   EXPECT_THAT(again->BindRun(kOtherRun), StatusIs(absl::StatusCode::kFailedPrecondition));
 }
 
+TEST(StoreFolderTest, InMemoryItIsWhatItIsGivenAndBoundForEver) {
+  const auto folder = StoreFolder::InMemory(7, 8, "");
+
+  EXPECT_EQ(folder->store_id(), 7u);
+  EXPECT_EQ(folder->incarnation(), 8u);
+  ASSERT_THAT(folder->BindRun(kRun), IsOk());
+  EXPECT_THAT(folder->BindRun(kOtherRun), StatusIs(absl::StatusCode::kFailedPrecondition));
+}
+
 TEST(StoreFolderTest, WhatIsNoRunIdIsRefused) {
   const TempDir dir;
   const auto folder = *StoreFolder::Open(dir.path());

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "services/common/work_pool.h"
 #include "services/partition_server/memory_blob_storage.h"
 #include "tests/partition_server/blob_testing.h"
 #include "tests/partition_server/failing_blob_storage.h"
