@@ -99,6 +99,13 @@ bool RunCoordinator::Done() const {
          (epoch_begins && ShouldStop(plan_.early_stopping, state_.early_stopping));
 }
 
+bool RunCoordinator::ManifestPending() const {
+  for (const auto& [token, manifest] : state_.manifests.manifests()) {
+    if (manifest.state == Manifest::State::kPending) return true;
+  }
+  return false;
+}
+
 RunPhase RunCoordinator::Phase() const {
   if (state_.failure.has_value()) return RunPhase::kFailed;
   if (state_.paused) return RunPhase::kPaused;
@@ -107,10 +114,7 @@ RunPhase RunCoordinator::Phase() const {
   }
   if (Complete()) return RunPhase::kCutting;
   if (!Done()) return RunPhase::kRunning;
-  for (const auto& [token, manifest] : state_.manifests.manifests()) {
-    if (manifest.state == Manifest::State::kPending) return RunPhase::kCutting;
-  }
-  return RunPhase::kDone;
+  return ManifestPending() ? RunPhase::kCutting : RunPhase::kDone;
 }
 
 absl::Status RunCoordinator::Write(const RunChange& change) {
@@ -273,12 +277,8 @@ absl::Status RunCoordinator::Tick() {
   }
   absl::erase_if(pins_, [&](const auto& pin) { return pin.second.until <= now; });
 
-  bool pending = false;
-  for (const auto& [token, manifest] : state_.manifests.manifests()) {
-    pending = pending || manifest.state == Manifest::State::kPending;
-  }
   if (options.checkpoint_interval > ClusterOptions::Duration::zero() &&
-      now - last_manifest_ >= options.checkpoint_interval && !pending &&
+      now - last_manifest_ >= options.checkpoint_interval && !ManifestPending() &&
       Phase() == RunPhase::kRunning && !state_.done.empty()) {
     last_manifest_ = now;
     Manifest manifest = MakeManifest(/*version=*/0);

@@ -183,6 +183,8 @@ class RunCoordinator {
 
   bool Complete() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool Done() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Some manifest is not durable yet.
+  bool ManifestPending() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   RunPhase Phase() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status Write(const RunChange& change) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Of sessions and grants: stored in a cluster only.

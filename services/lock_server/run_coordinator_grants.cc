@@ -49,7 +49,8 @@ absl::StatusOr<AcquireResult> RunCoordinator::Acquire(SessionId id, const Acquir
   if (state_.failure.has_value()) return RunHasFailed(*state_.failure);
 
   AcquireResult result;
-  result.run_done = Done();
+  // Until what it ends with is durable, a rewind may need its trainers again.
+  result.run_done = Done() && !ManifestPending();
   if (session.granted != kInitialToken && request.number <= session.number) {
     if (request.number < session.number) {
       return absl::InvalidArgumentError(absl::StrCat("acquire number ", request.number, " after ",

@@ -94,6 +94,24 @@ TEST(ClusterManifestsTest, TheManifestIsCommittedWhenItsSnapshotIsStored) {
   EXPECT_THAT(checkpoint->buckets, SizeIs(4));
 }
 
+TEST(ClusterManifestsTest, TrainersStayUntilWhatTheRunEndsWithIsDurable) {
+  RunPlan plan = MakeClusterPlan(2);
+  plan.num_epochs = 1;
+  MemoryRun run(plan);
+  uint64_t number = 0;
+  run.FinishPass(kAnna, &number, kMemory);
+  EXPECT_FALSE(run.Acquire(kAnna, number + 1)->run_done);
+
+  // It is lost: the pass is to be trained again.
+  ASSERT_THAT(run.RestartStore(), IsOk());
+  run.Register(kAnna + 1);
+  number = 0;
+  run.FinishPass(kAnna + 1, &number, {{kMemoryStore, 2}});
+  run.Persist(2);
+
+  EXPECT_TRUE(run.Acquire(kAnna + 1, number + 1)->run_done);
+}
+
 TEST(ClusterManifestsTest, ASnapshotOfAnotherOrderIsNotTaken) {
   FullRun run(2);
   uint64_t number = 0;
