@@ -36,13 +36,18 @@ class LogRunStore : public RunStore {
     return absl::OkStatus();
   }
   absl::Status Sync() override {
-    for (auto& [record, replaces] : pending_) {
-      if (replaces) synced_.clear();
-      synced_.push_back(std::move(record));
-    }
-    pending_.clear();
+    SyncFirst(pending_.size());
     return absl::OkStatus();
   }
+  // Only the first `count` records that are pending get to the disk now.
+  void SyncFirst(size_t count) {
+    for (size_t i = 0; i < count; ++i) {
+      if (pending_[i].second) synced_.clear();
+      synced_.push_back(std::move(pending_[i].first));
+    }
+    pending_.erase(pending_.begin(), pending_.begin() + static_cast<long>(count));
+  }
+  size_t num_pending() const { return pending_.size(); }
   // The process was killed.
   void LoseUnsynced() { pending_.clear(); }
 

@@ -1,0 +1,50 @@
+// Checker looks at everything that becomes durable at the lock server, and at what lies on the
+// disks of the partition servers then: whether it is what docs/protocol.md promises.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <vector>
+
+#include "tests/simulation/graph.h"
+#include "tests/simulation/lock_process.h"
+#include "tests/simulation/partition_process.h"
+
+namespace weft::simulation {
+
+class Checker : public LockProcess::Witness {
+ public:
+  Checker(World* world, const Graph* graph, const Addresses* addresses)
+      : world_(world), graph_(graph), addresses_(addresses) {}
+
+  void OnChange(const RunChange& change) override;
+  void OnState(const RunState& state) override;
+  // The run is done: it has made `passes` passes, and they are in a manifest that can be read.
+  void CheckEnd(int64_t passes);
+
+  int64_t passes() const { return passes_; }
+  int64_t edges() const { return edges_; }
+  int64_t rewinds() const { return rewinds_; }
+  const RunState& state() const { return state_; }
+
+ private:
+  void CheckGrant(const GrantMade& made);
+  void CheckRelease(const GrantReleased& released);
+  // The version is exactly `passes` passes and the buckets of `done`. A place that is said to be
+  // durable has it.
+  void CheckContent(const PartitionVersion& version, int64_t passes,
+                    const std::vector<Bucket>& done);
+  void CheckManifest(const Manifest& manifest);
+  std::vector<Bucket> Done(const std::vector<DoneBucket>& done) const;
+
+  World* const world_;
+  const Graph* const graph_;
+  const Addresses* const addresses_;
+  RunState state_;  // as on the lock server's disk
+  std::set<Token> tokens_;
+  int64_t passes_ = 0;
+  int64_t edges_ = 0;
+  int64_t rewinds_ = 0;
+};
+
+}  // namespace weft::simulation
