@@ -15,7 +15,11 @@ PartitionSync::PartitionSync(PartitionStore* store, StoreOrders* orders, Executo
       address_(std::move(address)),
       changed_(std::move(changed)) {}
 
-RunContext PartitionSync::context() const { return store_->context(); }
+RunContext PartitionSync::context() const {
+  RunContext context = store_->context();
+  context.generation.reset();  // blobs are the same in every generation
+  return context;
+}
 
 absl::Status PartitionSync::failure() const { return store_->write_status(); }
 

@@ -66,6 +66,16 @@ class PartitionSyncTest : public ::testing::Test {
   }
 };
 
+TEST_F(PartitionSyncTest, ARewindIsNoReasonToBeTurnedAway) {
+  StoreSyncClient::Answer answer = Answer();
+  answer.context.generation = 2;
+  ASSERT_THAT(sync.Take(answer), IsOk());
+
+  EXPECT_EQ(sync.context().run_id, kRun);
+  EXPECT_EQ(sync.context().term, 3u);
+  EXPECT_EQ(sync.context().generation, std::nullopt);
+}
+
 TEST_F(PartitionSyncTest, ReportsWhoItIsAndRegistersForEver) {
   EXPECT_THAT(store.Check({kRun, 3, 9, std::nullopt}), StatusIs(absl::StatusCode::kUnavailable));
   const StoreReport report = sync.Report();
