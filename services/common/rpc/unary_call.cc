@@ -33,6 +33,9 @@ absl::Status StatusOfCall(const grpc::Status& status, const CallGroup* group) {
   if (status.error_code() == grpc::StatusCode::CANCELLED && !by_us) {
     return absl::UnavailableError(status.error_message());
   }
+  if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED && status.error_message().empty()) {
+    return absl::UnimplementedError("another program, or another version of it, listens there");
+  }
   return FromGrpcStatus(status);
 }
 

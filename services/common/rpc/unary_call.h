@@ -55,7 +55,8 @@ class CallGroupMember {
 };
 
 // The status of a call that has ended. Cancelled is what this side did not want any more: its group
-// was cancelled. What a server that drains, or a proxy, has cancelled is Unavailable.
+// was cancelled. What a server that drains, or a proxy, has cancelled is Unavailable. A service
+// that is not there is Unimplemented, and says so.
 absl::Status StatusOfCall(const grpc::Status& status, const CallGroup* group);
 
 struct CallOptions {
