@@ -4,69 +4,27 @@
 #include <signal.h>
 
 #include <cmath>
-#include <filesystem>
-#include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "tests/integration/train_world.h"
-#include "tests/testing/local_cluster.h"
-#include "tests/testing/status_matchers.h"
+#include "tests/integration/cluster_world.h"
 
 namespace weft {
 namespace {
 
 using ::testing::HasSubstr;
-using ::weft::testing::IsOk;
+using ::weft::testing::ClusterOf;
+using ::weft::testing::ExpectLastPassIsExact;
+using ::weft::testing::kEpochs;
+using ::weft::testing::kPartitions;
 using ::weft::testing::LocalCluster;
+using ::weft::testing::NumParamServers;
 using ::weft::testing::ProgramResult;
 using ::weft::testing::RunProgram;
+using ::weft::testing::SmallWorld;
 using ::weft::testing::TrainWorld;
 using ::weft::testing::WeftPath;
-
-constexpr int kPartitions = 4;
-constexpr int kEpochs = 3;
-
-// The small graph shares nothing among trainers; a parameter server is there all the same, if
-// built.
-int NumParamServers() {
-  return std::filesystem::exists(absl::StrCat(cli::ProgramFolder(), "/weft-param-server")) ? 1 : 0;
-}
-
-TrainWorld::Options SmallWorld(nlohmann::json config = nlohmann::json::object()) {
-  TrainWorld::Options options;
-  options.num_partitions = kPartitions;
-  options.config = std::move(config);
-  options.config["num_epochs"] = kEpochs;
-  options.config["lease_seconds"] = 2;
-  return options;
-}
-
-LocalCluster::Options ClusterOf(const TrainWorld& world, const std::string& store = "rocksdb") {
-  LocalCluster::Options options;
-  options.config = world.File("run.json");
-  options.overrides = {"entity_path=" + world.File("entities"), "edge_paths=" + world.File("edges"),
-                       "checkpoint_path=" + world.File("model")};
-  options.folder = world.File("cluster");
-  options.store = store;
-  options.param_servers = NumParamServers();
-  return options;
-}
-
-// Every bucket of the pass that made the version is there once, with all edges of the graph.
-void ExpectLastPassIsExact(LocalCluster* cluster, const TrainWorld& world, int64_t version) {
-  const auto checkpoint = cluster->lock_server().GetCheckpoint(version);
-  ASSERT_THAT(checkpoint, IsOk());
-  std::set<std::pair<int, int>> buckets;
-  int64_t edges = 0;
-  for (const v1::BucketReport& report : checkpoint->buckets()) {
-    EXPECT_TRUE(buckets.emplace(report.bucket().lhs(), report.bucket().rhs()).second);
-    edges += report.trained_edges() + report.held_out_edges();
-  }
-  EXPECT_EQ(edges, world.num_edges());
-}
 
 class ClusterStoreTest : public ::testing::TestWithParam<std::string> {};
 

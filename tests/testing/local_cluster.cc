@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "services/common/file_util.h"
 
@@ -18,6 +19,15 @@ std::string BuildFolder() {
 }
 
 }  // namespace
+
+std::string LocalCluster::Program(const std::string& name) {
+  return absl::StrCat(BuildFolder(), "/", name);
+}
+
+std::string LocalCluster::LockServerOf(const std::string& folder) {
+  const auto text = ReadFile(folder + "/addresses/lock-server");
+  return text.ok() ? std::string(absl::StripAsciiWhitespace(*text)) : "";
+}
 
 LocalCluster::LocalCluster(const Options& options) : options_(options) {
   cli::ClusterProcesses::Options processes;

@@ -26,6 +26,11 @@ class LocalCluster {
     std::string store = "rocksdb";
   };
 
+  // The path of a program of the build.
+  static std::string Program(const std::string& name);
+  // The address in the data folder of a cluster; empty before there is one.
+  static std::string LockServerOf(const std::string& folder);
+
   // Test failures say what went wrong.
   explicit LocalCluster(const Options& options);
   ~LocalCluster();
