@@ -78,6 +78,7 @@ VersionInfo* PlaceDirectory::FindMutablePlaces(const PartitionVersion& version) 
 absl::StatusOr<VersionInfo> PlaceDirectory::Find(const PartitionVersion& version) const {
   MutexLock lock(&mu_);
   if (const VersionInfo* found = FindPlaces(version)) return *found;
+  if (grants_.empty()) return absl::AbortedError("there is no grant: the session has ended");
   return absl::NotFoundError(absl::StrCat(Name(version), ": the lock server named no place"));
 }
 

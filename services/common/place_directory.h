@@ -46,7 +46,7 @@ class PlaceDirectory {
   // --- For the client of the partition servers.
 
   // Where `version` lies. Errors: NotFound: the lock server named no place, and this session has
-  // not stored it.
+  // not stored it. Aborted: the session has ended, or had no grant yet.
   absl::StatusOr<VersionInfo> Find(const PartitionVersion& version) const ABSL_LOCKS_EXCLUDED(mu_);
   // The live grant that starts from `version`; none for what is only hinted.
   std::optional<Token> GrantFrom(const PartitionVersion& version) const ABSL_LOCKS_EXCLUDED(mu_);

@@ -10,7 +10,14 @@ namespace weft {
 absl::Status ClusterPartitionClient::Read(const PartitionVersion& version,
                                           EmbeddingPartition* out) {
   WEFT_ASSIGN_OR_RETURN(const VersionInfo where, places_->Find(version));
-  return transfer_->Read(where, out);
+  // When the session has ended nobody keeps the version, and what is said of it means nothing.
+  const auto session = [&] {
+    const absl::Status found = places_->Find(version).status();
+    return absl::IsAborted(found) ? found : absl::OkStatus();
+  };
+  const absl::Status status = transfer_->Read(where, out, session);
+  if (!status.ok()) WEFT_RETURN_IF_ERROR(session());
+  return status;
 }
 
 absl::Status ClusterPartitionClient::Store(const PartitionVersion& version,

@@ -78,11 +78,15 @@ absl::Status PartitionTransfer::UntilPatienceIsOver(
   }
 }
 
-absl::Status PartitionTransfer::Read(const VersionInfo& version, EmbeddingPartition* out) const {
+absl::Status PartitionTransfer::Read(const VersionInfo& version, EmbeddingPartition* out,
+                                     const StillWanted& still_wanted) const {
   WEFT_RETURN_IF_ERROR(CheckShards(version, out->count(), out->dimension()));
   std::vector<ShardInfo> shards = version.shards;
   return ForEachShard(&shards, [&](const ShardInfo* shard) {
-    return UntilPatienceIsOver([&] { return ReadShard(version.version, *shard, out); });
+    return UntilPatienceIsOver([&] {
+      if (still_wanted != nullptr) WEFT_RETURN_IF_ERROR(still_wanted());
+      return ReadShard(version.version, *shard, out);
+    });
   });
 }
 

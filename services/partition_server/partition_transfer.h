@@ -32,6 +32,8 @@ struct StoreTargets {
 
 // Asked before every attempt: stores come and go while one waits. An error ends the attempt.
 using FindTargets = std::function<absl::StatusOr<StoreTargets>()>;
+// Asked before every attempt of a read; an error ends it.
+using StillWanted = std::function<absl::Status()>;
 // The server at a place; none when it is not known, or what was there has ended with its process.
 using FindServer = std::function<std::optional<ServerInfo>(const Place&)>;
 
@@ -52,8 +54,10 @@ class PartitionTransfer {
       : blobs_(blobs), find_server_(std::move(find_server)), cancel_(cancel), options_(options) {}
 
   // Errors: NotFound, DataLoss (all places of a shard say so: report it), FailedPrecondition
-  // (another shape); Unavailable, naming role, address and cause, when patience is over.
-  absl::Status Read(const VersionInfo& version, EmbeddingPartition* out) const;
+  // (another shape); Unavailable, naming role, address and cause, when patience is over; those of
+  // `still_wanted`, which may be null.
+  absl::Status Read(const VersionInfo& version, EmbeddingPartition* out,
+                    const StillWanted& still_wanted = nullptr) const;
   // Gives where it lies then. `partition` is not written by anybody meanwhile.
   // Errors: AlreadyExists, Aborted; Unavailable or ResourceExhausted when no store has taken a
   // shard until patience was over.

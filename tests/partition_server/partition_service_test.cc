@@ -9,12 +9,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "services/common/rpc/grpc_status.h"
 #include "services/common/rpc/proto_convert.h"
 #include "services/partition_server/cluster_partition_client.h"
 #include "services/partition_server/partition_service_impl.h"
+#include "services/partition_server/partition_shards.h"
 #include "tests/partition_server/blob_testing.h"
 #include "tests/partition_server/partition_client_contract.h"
 #include "tests/partition_server/partition_server_fixture.h"
@@ -409,6 +411,50 @@ TEST_F(PartitionServiceTest, ReadsRowsInTheOrderAskedForAndPartsOfThem) {
   EXPECT_THAT(read({0}, 3, 0, 0), StatusIs(absl::StatusCode::kFailedPrecondition));
   EXPECT_THAT(read(std::vector<int64_t>(kSegmentBytes / 8 + 1), 2, 0, 0),
               StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+TEST_F(PartitionServiceTest, AReadOfWhatNoServerHasAnyMoreEndsWithTheSession) {
+  PlaceDirectory places;
+  CancelFlag cancel;
+  const PartitionTransfer transfer(&client, FindServerIn(&places), &cancel, {});
+  ClusterPartitionClient partitions(&places, &transfer);
+  EmbeddingPartition table(2, 2);
+  VersionInfo lost = {{{0, 0}, 7}, CutInShards(2, 2, 1 << 20)};
+  lost.shards[0].places = {{12345, 1}};  // of a memory store that has restarted since
+  places.AddGrant(8, {lost}, {}, 1, {lost.version});
+
+  absl::Status status;
+  std::thread reader([&] { status = partitions.Read(lost.version, &table); });
+  places.Clear();
+  reader.join();
+
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kAborted));
+}
+
+// What gRPC does to calls whose server is stopped while they are under way.
+class StoppingService : public v1::PartitionService::Service {
+  grpc::Status PutBlob(grpc::ServerContext*, grpc::ServerReader<v1::PutBlobRequest>*,
+                       v1::PutBlobResponse*) override {
+    return grpc::Status::CANCELLED;
+  }
+  grpc::Status GetBlob(grpc::ServerContext*, const v1::GetBlobRequest*,
+                       grpc::ServerWriter<v1::GetBlobResponse>*) override {
+    return grpc::Status::CANCELLED;
+  }
+};
+
+TEST_F(PartitionServiceTest, ATransferThatAStoppingServerEndsCanBeRepeated) {
+  StoppingService service;
+  const auto runner = ServerRunner::Start({}, {&service});
+  ASSERT_THAT(runner.status(), IsOk());
+  const std::string& address = (*runner)->address();
+  const BlobInfo info = InfoOf("abc");
+
+  EXPECT_THAT(client.Put(address, kName, info, {SegmentChecksum({"abc"})},
+                         [](int64_t) { return BytePieces{"abc"}; }),
+              StatusIs(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(client.Get(address, kName, info, [](auto&&...) { return absl::OkStatus(); }),
+              StatusIs(absl::StatusCode::kUnavailable));
 }
 
 // --- large partitions, with gRPC's limits in place ---
