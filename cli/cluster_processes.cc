@@ -110,6 +110,7 @@ absl::Status ClusterProcesses::Launch(Member* member) {
       arguments.push_back(member->address);
     }
   }
+  if (options_.on_launch != nullptr) options_.on_launch(member->name, &arguments);
   WEFT_ASSIGN_OR_RETURN(member->process,
                         ChildProcess::Start({std::move(arguments), LogPath(member->name)}));
   member->started = std::chrono::steady_clock::now();
@@ -155,12 +156,17 @@ absl::Status ClusterProcesses::Supervise() {
 
 absl::Status ClusterProcesses::LookAfter(Member* member) {
   if (member->ended || member->process->Running()) return absl::OkStatus();
-  if (member->process->died_of_signal()) {
+  if (std::exchange(member->restarting, false)) return Launch(member);
+  const bool failed_server =
+      member->role != ServerRole::kTrainer && member->process->exit_code() != 0;
+  if (member->process->died_of_signal() || (failed_server && options_.restart_failed_servers)) {
     if (std::chrono::steady_clock::now() - member->started < kRestartPause) {
       return absl::OkStatus();  // at a later look
     }
-    Tell(absl::StrCat(member->name, " was ended by signal ", member->process->exit_code() - 128,
-                      "; it is started again"));
+    Tell(member->process->died_of_signal()
+             ? absl::StrCat(member->name, " was ended by signal ",
+                            member->process->exit_code() - 128, "; it is started again")
+             : std::string(EndedEarly(*member).message()));
     return Launch(member);
   }
   if (member->role != ServerRole::kTrainer) return EndedEarly(*member);
@@ -182,6 +188,20 @@ ChildProcess* ClusterProcesses::Find(const std::string& name) {
     if (member.name == name) return member.process.get();
   }
   return nullptr;
+}
+
+std::vector<std::string> ClusterProcesses::Names() const {
+  std::vector<std::string> names;
+  for (const Member& member : members_) names.push_back(member.name);
+  return names;
+}
+
+void ClusterProcesses::Restart(const std::string& name) {
+  for (Member& member : members_) {
+    if (member.name != name) continue;
+    member.restarting = true;
+    member.process->Signal(SIGTERM);
+  }
 }
 
 void ClusterProcesses::StopRole(ServerRole role, absl::Duration grace) {

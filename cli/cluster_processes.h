@@ -38,6 +38,10 @@ class ClusterProcesses {
     absl::Duration start_within = absl::Minutes(1);
     // Told of what happens to processes; may be null.
     std::function<void(const std::string& event)> on_event;
+    // Servers that end with an error are started again, too.
+    bool restart_failed_servers = false;
+    // May change the arguments that a process is about to be started with; may be null.
+    std::function<void(const std::string& name, std::vector<std::string>* arguments)> on_launch;
   };
 
   // Starts everything, and returns when all servers can be called. `signals`: a request ends the
@@ -58,6 +62,9 @@ class ClusterProcesses {
   absl::Status AddTrainer();
   // The process of this name, as "trainer-0"; null when there is none.
   ChildProcess* Find(const std::string& name);
+  std::vector<std::string> Names() const;
+  // Asks the process to end; Supervise starts it again when it has.
+  void Restart(const std::string& name);
 
   // Trainers first, so that they hand in what is finished; the lock server last.
   void Stop();
@@ -70,7 +77,8 @@ class ClusterProcesses {
     std::string address;  // of servers
     std::unique_ptr<ChildProcess> process;
     std::chrono::steady_clock::time_point started;
-    bool ended = false;  // and is not to be started again
+    bool ended = false;       // and is not to be started again
+    bool restarting = false;  // it was asked to end
   };
 
   ClusterProcesses(Options options, ShutdownSignals* signals)

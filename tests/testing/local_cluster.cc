@@ -40,6 +40,9 @@ LocalCluster::LocalCluster(const Options& options) : options_(options) {
   processes.param_servers = options.param_servers;
   processes.store = options.store;
   processes.threads = 1;
+  processes.on_event = options.on_event;
+  processes.restart_failed_servers = options.restart_failed_servers;
+  processes.on_launch = options.on_launch;
   auto started = cli::ClusterProcesses::Start(std::move(processes), &signals_);
   EXPECT_TRUE(started.ok()) << started.status() << "\n" << Logs();
   if (!started.ok()) return;

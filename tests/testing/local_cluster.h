@@ -24,6 +24,10 @@ class LocalCluster {
     int partition_servers = 2;
     int param_servers = 1;
     std::string store = "rocksdb";
+    // As ClusterProcesses::Options.
+    std::function<void(const std::string& event)> on_event = nullptr;
+    bool restart_failed_servers = false;
+    std::function<void(const std::string&, std::vector<std::string>*)> on_launch = nullptr;
   };
 
   // The path of a program of the build.
