@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "services/common/status_macros.h"
+#include "services/lock_server/run_codec.h"
 #include "services/trainer/local/local_data.h"
 #include "services/trainer/local/local_start.h"
 
@@ -38,6 +39,7 @@ RunPlan MakeClusterPlan(const RunConfig& config, const LocalData& data, int num_
   cluster.store_lost_after = Seconds(config.store_lost_after);
   cluster.checkpoint_interval = Seconds(config.checkpoint_minutes * 60);
   cluster.num_param_servers = num_param_servers;
+  cluster.encode_state = EncodeState;
   return plan;
 }
 

@@ -223,6 +223,10 @@ class RunCoordinator {
   absl::Status Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CutIfAllHave(bool* again) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CommitManifests() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The newest manifest up to `newest` whose bytes partition servers have: it stays until a newer
+  // one's are there.
+  std::optional<Token> BackupOf(Token newest) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  const Manifest* NewestOfThisLife() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status RewindIfLost() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status RewindToNewest(const std::string& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status Rewind(Token manifest, const std::string& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -249,8 +253,13 @@ class RunCoordinator {
   KeepList MakeKeepList() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::vector<OrderBook::Wanted> OrdersForParams(const ServerRecord& server, uint32_t index) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  std::vector<OrderBook::Wanted> OrdersForPartitions(const ServerRecord& server) const
+  std::vector<OrderBook::Wanted> OrdersForPartitions(const ServerRecord& server)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Manifests lie at two servers, should this one's disk be lost.
+  void AddManifestOrders(StoreId store, std::vector<OrderBook::Wanted>* orders)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Of what the run goes on from after the manifest. Empty: too large to be sent.
+  const std::string& BytesOf(const Manifest& manifest) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status TakeResults(const StoreReport& report) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status TakeResult(const ServerInfo& server, const OrderResult& result)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -274,6 +283,8 @@ class RunCoordinator {
   // Places of processes that are not known, since a release named them first.
   std::map<Place, SteadyTime> awaited_places_ ABSL_GUARDED_BY(mu_);
   std::map<ShardName, absl::flat_hash_set<StoreId>> suspects_ ABSL_GUARDED_BY(mu_);
+  // What the manifests that are stored in this life are written as.
+  std::map<Token, std::string> manifest_bytes_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<std::string, PinnedVersion> pins_ ABSL_GUARDED_BY(mu_);
   Token last_token_ ABSL_GUARDED_BY(mu_) = kInitialToken;
   SessionId last_session_ ABSL_GUARDED_BY(mu_) = 0;

@@ -9,7 +9,9 @@
 namespace weft {
 namespace {
 
-constexpr size_t kMaxCopies = 4;  // ordered of a server at a time
+constexpr size_t kMaxCopies = 4;       // ordered of a server at a time
+constexpr size_t kManifestPlaces = 2;  // of a manifest's bytes, if there are so many servers
+constexpr size_t kMaxManifestBytes = size_t{3} << 20;  // they travel in one message
 
 std::string Key(const char* what, const ShardName& name) {
   return absl::StrCat(what, "/", name.version.key.entity_type, "/", name.version.key.partition, "/",
@@ -29,6 +31,9 @@ KeepList RunCoordinator::MakeKeepList() const {
   list.keep = state_.versions.Roots();
   for (const PartitionVersion& version : state_.manifests.HeldVersions()) {
     list.keep.push_back(version);
+  }
+  for (const auto& [version, shards] : state_.places.versions()) {
+    if (HoldsManifestBlob(state_, version)) list.keep.push_back(version);
   }
   for (const auto& [token, grant] : state_.grants) {
     for (const GrantRecord::Base& base : grant.bases) {
@@ -88,8 +93,7 @@ std::vector<OrderBook::Wanted> RunCoordinator::OrdersForParams(const ServerRecor
   return orders;
 }
 
-std::vector<OrderBook::Wanted> RunCoordinator::OrdersForPartitions(
-    const ServerRecord& server) const {
+std::vector<OrderBook::Wanted> RunCoordinator::OrdersForPartitions(const ServerRecord& server) {
   std::vector<OrderBook::Wanted> orders;
   const StoreId store = server.info.store_id;
   for (const auto& [token, manifest] : state_.manifests.manifests()) {
@@ -113,10 +117,12 @@ std::vector<OrderBook::Wanted> RunCoordinator::OrdersForPartitions(
   for (const auto& [shard, stores] : suspects_) {
     if (stores.contains(store)) orders.push_back({Key("verify", shard), VerifyShard{shard}});
   }
+  AddManifestOrders(store, &orders);
   const auto replicas = static_cast<size_t>(Replicas());
   if (replicas < 2) return orders;
   size_t copies = 0;
   for (const auto& [version, shards] : state_.places.versions()) {
+    if (version.key.entity_type == kManifestType) continue;
     for (const ShardInfo& shard : shards) {
       if (shard.places.empty() || shard.places.size() >= replicas || copies >= kMaxCopies) continue;
       // The first one in turn that does not have it.
@@ -129,6 +135,57 @@ std::vector<OrderBook::Wanted> RunCoordinator::OrdersForPartitions(
     }
   }
   return orders;
+}
+
+void RunCoordinator::AddManifestOrders(StoreId store, std::vector<OrderBook::Wanted>* orders) {
+  if (plan_.cluster->encode_state == nullptr) return;
+  const auto& manifests = state_.manifests.manifests();
+  // The newest first, and one at a time: an answer holds no more.
+  for (auto entry = manifests.rbegin(); entry != manifests.rend(); ++entry) {
+    const auto& [token, manifest] = *entry;
+    if (token == kInitialToken || manifest.state != Manifest::State::kCommitted) continue;
+    // What it is written as differs from one life to the next, so its name does, too.
+    const PartitionVersion version = {{kManifestType, static_cast<PartitionId>(state_.term)},
+                                      token};
+    const PlaceTable::Shards* shards = state_.places.Find(version);
+    const size_t there = shards == nullptr ? 0 : shards->front().places.size();
+    if (there >= kManifestPlaces) continue;
+    const std::vector<StoreId> turn = StoresByRoom(token);
+    const auto target = std::ranges::find_if(turn, [&](StoreId candidate) {
+      return shards == nullptr || !LiesAt(shards->front(), candidate);
+    });
+    if (target == turn.end() || *target != store) continue;
+    if (there > 0) {
+      orders->push_back({Key("copy", {version, 0}), CopyShard{version, shards->front()}});
+      continue;
+    }
+    const std::string& bytes = BytesOf(manifest);
+    if (bytes.empty()) continue;
+    orders->push_back({Key("manifest", {version, 0}), StoreManifest{version, bytes}});
+    return;
+  }
+}
+
+const std::string& RunCoordinator::BytesOf(const Manifest& manifest) {
+  const auto [entry, is_new] = manifest_bytes_.try_emplace(manifest.token);
+  std::string& bytes = entry->second;
+  if (!is_new) return bytes;
+  RunState state = state_;
+  RewindTo(manifest, &state);
+  bytes = plan_.cluster->encode_state(state);
+  if (bytes.size() > kMaxManifestBytes) {
+    // A run can do without the statistics of passes that are over.
+    for (const auto& [token, kept] : state_.manifests.manifests()) {
+      if (Manifest* const copy = state.manifests.Find(token)) copy->ended_pass.clear();
+    }
+    bytes = plan_.cluster->encode_state(state);
+  }
+  if (bytes.size() > kMaxManifestBytes) {
+    Event(absl::StrCat("manifest is too large to be kept at partition servers: token=",
+                       manifest.token, " bytes=", bytes.size()));
+    bytes.clear();
+  }
+  return bytes;
 }
 
 absl::Status RunCoordinator::TakeResults(const StoreReport& report) {
@@ -180,6 +237,15 @@ absl::Status RunCoordinator::TakeResult(const ServerInfo& server, const OrderRes
     }
     ++sync_revision_;  // memory stores are to persist it
     return Write(VersionStored{*result.stored});
+  }
+  if (const auto* manifest = std::get_if<StoreManifest>(&*order)) {
+    const VersionInfo& stored = *result.stored;
+    if (stored.version != manifest->version || !HoldsManifestBlob(state_, stored.version) ||
+        stored.shards.size() != 1 || !LiesAt(stored.shards.front(), server.store_id)) {
+      return absl::OkStatus();  // ordered again, if it is still wanted
+    }
+    ++sync_revision_;  // another server is to have it, too
+    return Write(VersionStored{stored});
   }
   if (const auto* copy = std::get_if<CopyShard>(&*order)) {
     PlacesChanged copied;

@@ -180,11 +180,12 @@ absl::Status RunCoordinator::CommitManifests() {
         });
     if (durable) whole.push_back(token);
   }
-  if (whole.empty()) return absl::OkStatus();
-
   // The newest is what the run goes back to; of the older ones those stay that have a reason.
-  const Token newest = whole.back();
+  const Manifest* before = NewestOfThisLife();
+  if (whole.empty() && before == nullptr) return absl::OkStatus();
+  const Token newest = whole.empty() ? before->token : whole.back();
   const EarlyStoppingState& stopping = state_.early_stopping;
+  const std::optional<Token> backup = BackupOf(newest);
   ManifestCommitted committed = {newest, {}};
   for (const auto& [token, manifest] : state_.manifests.manifests()) {
     if (token >= newest) break;
@@ -193,22 +194,44 @@ absl::Status RunCoordinator::CommitManifests() {
                          manifest.version == stopping.epoch_first_version);
     const bool pinned =
         std::ranges::any_of(pins_, [&](const auto& pin) { return pin.second.manifest == token; });
-    const bool stays =
-        manifest.state != Manifest::State::kBroken && (manifest.preserved || judged || pinned);
+    const bool stays = manifest.state != Manifest::State::kBroken &&
+                       (manifest.preserved || judged || pinned || token == backup);
     if (!stays) committed.removed.push_back(token);
   }
+  if (whole.empty() && committed.removed.empty()) return absl::OkStatus();
   for (const Token token : whole) {
     if (token == newest || std::ranges::find(committed.removed, token) != committed.removed.end()) {
       continue;
     }
     WEFT_RETURN_IF_ERROR(Write(ManifestCommitted{token, {}}));
   }
-  Event(absl::StrCat("manifest committed: version=", state_.manifests.Find(newest)->version,
-                     " token=", newest));
+  for (const Token token : committed.removed) manifest_bytes_.erase(token);
+  if (!whole.empty()) {
+    Event(absl::StrCat("manifest committed: version=", state_.manifests.Find(newest)->version,
+                       " token=", newest));
+  }
   WEFT_RETURN_IF_ERROR(Write(committed));
   ++garbage_;
   ++sync_revision_;
   return absl::OkStatus();
+}
+
+std::optional<Token> RunCoordinator::BackupOf(Token newest) const {
+  if (plan_.cluster->encode_state == nullptr) return std::nullopt;
+  std::optional<Token> stored;
+  for (const auto& [version, shards] : state_.places.versions()) {
+    if (version.key.entity_type != kManifestType || version.token > newest) continue;
+    if (state_.places.IsReadable(version)) stored = std::max(stored, std::optional(version.token));
+  }
+  return stored;
+}
+
+const Manifest* RunCoordinator::NewestOfThisLife() const {
+  // Not what was preserved of a life that was given up.
+  return state_.manifests.NewestCommitted([&](const Manifest& manifest) {
+    mu_.AssertHeld();
+    return manifest.token <= state_.origin || manifest.generation == state_.generation;
+  });
 }
 
 bool RunCoordinator::IsWhole(const Manifest& manifest) const {
@@ -235,12 +258,7 @@ absl::Status RunCoordinator::RewindIfLost() {
 
 absl::Status RunCoordinator::RewindToNewest(const std::string& why) {
   std::vector<int64_t> broken;
-  // Not to what was preserved of a life that was given up.
-  const auto of_this_life = [&](const Manifest& manifest) {
-    mu_.AssertHeld();
-    return manifest.token <= state_.origin || manifest.generation == state_.generation;
-  };
-  while (const Manifest* newest = state_.manifests.NewestCommitted(of_this_life)) {
+  while (const Manifest* newest = NewestOfThisLife()) {
     if (IsWhole(*newest)) return Rewind(newest->token, why);
     broken.push_back(newest->version);
     state_.manifests.MarkBroken(newest->token);  // stored with what follows

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "services/common/clock.h"
@@ -12,6 +14,8 @@
 #include "services/lock_server/early_stopping.h"
 
 namespace weft {
+
+struct RunState;
 
 // What a run of many processes needs beside. Zero durations: never.
 struct ClusterOptions {
@@ -26,6 +30,8 @@ struct ClusterOptions {
   Duration checkpoint_interval = std::chrono::minutes(20);  // of manifests within a pass
   Duration sweep_interval = std::chrono::seconds(1);        // of keep lists to a server, at least
   int num_param_servers = 0;
+  // The bytes of a state, for the manifests that partition servers keep; unset: they keep none.
+  std::function<std::string(const RunState&)> encode_state;
 };
 
 struct RunPlan {

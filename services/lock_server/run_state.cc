@@ -130,6 +130,11 @@ void Apply(const ManifestCommitted& committed, RunState* state) {
   for (const Token token : committed.removed) {
     for (const PartitionVersion& version : state->manifests.Remove(token)) Forget(version, state);
   }
+  if (!committed.removed.empty()) {
+    state->places.Retain([&](const PartitionVersion& version) {
+      return version.key.entity_type != kManifestType || HoldsManifestBlob(*state, version);
+    });
+  }
   Manifest* manifest = state->manifests.Find(committed.token);
   if (manifest == nullptr) return;
   manifest->state = Manifest::State::kCommitted;
@@ -171,8 +176,13 @@ void RewindTo(const Manifest& manifest, RunState* state) {
     if (pending || (token > state->origin && !other.preserved)) gone.push_back(token);
   }
   for (const Token token : gone) state->manifests.Remove(token);
-  state->places.Retain(
-      [&](const PartitionVersion& version) { return state->manifests.Holds(version); });
+  state->places.Retain([&](const PartitionVersion& version) {
+    return state->manifests.Holds(version) || HoldsManifestBlob(*state, version);
+  });
+}
+
+bool HoldsManifestBlob(const RunState& state, const PartitionVersion& version) {
+  return version.key.entity_type == kManifestType && state.manifests.Find(version.token) != nullptr;
 }
 
 }  // namespace weft

@@ -187,4 +187,7 @@ void ApplyChange(const RunChange& change, RunState* state);
 // the manifest is removed, but for what is preserved.
 void RewindTo(const Manifest& manifest, RunState* state);
 
+// Of the version that is a manifest's own bytes (StoreManifest): whether that manifest is kept.
+bool HoldsManifestBlob(const RunState& state, const PartitionVersion& version);
+
 }  // namespace weft

@@ -2,6 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+
+#include "absl/strings/str_cat.h"
 #include "tests/lock_server/cluster_runs.h"
 #include "tests/testing/status_matchers.h"
 
@@ -223,6 +226,75 @@ TEST(ClusterManifestsTest, WithinAPassManifestsAreMadeFromTimeToTime) {
   ASSERT_TRUE(restore.has_value());
   EXPECT_EQ(restore->second.generation, 2u);
   EXPECT_THAT(restore->second.snapshots, SizeIs(1));
+}
+
+TEST(ClusterManifestsTest, PartitionServersKeepTheBytesOfWhatIsCommitted) {
+  RunPlan plan = MakeClusterPlan(2, 1);
+  plan.cluster->encode_state = [](const RunState& state) {
+    return absl::StrCat("from ", state.origin, " pass ", state.position.pass);
+  };
+  FullRun run(plan);
+  ASSERT_THAT(run.Report(PartitionServer(13, 1)), IsOk());
+  uint64_t number = 0;
+  run.FinishPass(kAnna, &number, kDisk);
+  EXPECT_FALSE(FindOrder<StoreManifest>(*run.Report(PartitionServer(kDiskStore, 1))).has_value());
+  run.CutAndStore(1, 1);
+
+  // One of the two is told, and the other is to copy it.
+  const auto at_disk = FindOrder<StoreManifest>(*run.Report(PartitionServer(kDiskStore, 1)));
+  const auto at_other = FindOrder<StoreManifest>(*run.Report(PartitionServer(13, 1)));
+  ASSERT_NE(at_disk.has_value(), at_other.has_value());
+  const auto& order = at_disk.has_value() ? *at_disk : *at_other;
+  const StoreId first = at_disk.has_value() ? kDiskStore : 13;
+  const StoreId second = at_disk.has_value() ? 13 : kDiskStore;
+  const Token manifest = order.second.version.token;
+  EXPECT_EQ(order.second.version.key.entity_type, kManifestType);
+  EXPECT_EQ(order.second.manifest, absl::StrCat("from ", manifest, " pass 1"));
+  VersionInfo stored = {order.second.version, {ShardInfo{}}};
+  stored.shards[0].places = {{first, 0}};
+  ASSERT_THAT(run.Report(PartitionServer(first, 1), {{order.first, absl::OkStatus(), stored}}),
+              IsOk());
+  const auto copy = FindOrder<CopyShard>(*run.Report(PartitionServer(second, 1)));
+  ASSERT_TRUE(copy.has_value());
+  EXPECT_EQ(copy->second.version, order.second.version);
+  EXPECT_THAT(run.coordinator->keep_list().keep, Contains(order.second.version));
+
+  // It stays until the next one is there.
+  run.FinishPass(kAnna, &number, kDisk);
+  run.CutAndStore(1, 2);
+  EXPECT_THAT(run.coordinator->keep_list().keep, Contains(order.second.version));
+  for (const StoreId store : {kDiskStore, StoreId{13}}) {
+    const auto next = FindOrder<StoreManifest>(*run.Report(PartitionServer(store, 1)));
+    if (!next.has_value()) continue;
+    stored = {next->second.version, {ShardInfo{}}};
+    stored.shards[0].places = {{store, 0}};
+    ASSERT_THAT(run.Report(PartitionServer(store, 1), {{next->first, absl::OkStatus(), stored}}),
+                IsOk());
+    break;
+  }
+  EXPECT_THAT(run.coordinator->keep_list().keep, Not(Contains(order.second.version)));
+  EXPECT_THAT(run.coordinator->keep_list().keep, Contains(stored.version));
+}
+
+TEST(ClusterManifestsTest, AManifestTooLargeForAMessageIsKeptWithoutStatisticsOrNotAtAll) {
+  for (const bool fits_without : {true, false}) {
+    RunPlan plan = MakeClusterPlan(2, 1);
+    plan.cluster->encode_state = [fits_without](const RunState& state) {
+      const bool statistics = !state.manifests.Find(state.origin)->ended_pass.empty();
+      return std::string(statistics || !fits_without ? size_t{4} << 20 : 10, 'x');
+    };
+    FullRun run(plan);
+    uint64_t number = 0;
+    run.FinishPass(kAnna, &number, kDisk);
+    run.CutAndStore(1, 1);
+
+    const auto order = FindOrder<StoreManifest>(*run.Report(PartitionServer(kDiskStore, 1)));
+
+    ASSERT_EQ(order.has_value(), fits_without);
+    if (fits_without) {
+      EXPECT_EQ(order->second.manifest.size(), 10u);
+    }
+  }
 }
 
 TEST(ClusterRewindTest, LosingACurrentVersionGoesBackToTheNewestManifest) {
