@@ -16,6 +16,7 @@
 #include "services/common/run_config.h"
 #include "services/common/shutdown_signals.h"
 #include "services/common/status_macros.h"
+#include "services/lock_server/local_run_recovery.h"
 #include "services/lock_server/local_run_setup.h"
 #include "services/lock_server/lock_service_impl.h"
 #include "services/lock_server/rocksdb_run_store.h"
@@ -32,6 +33,7 @@ struct Flags {
   std::string listen = "127.0.0.1:0";
   std::string address_file;
   int param_servers = 1;
+  std::vector<std::string> recover_from;
   bool insecure = false;
 };
 
@@ -45,6 +47,15 @@ struct Flags {
 absl::StatusOr<ClusterRunSetup> SetUp(const Flags& flags, const RunConfig& config,
                                       RunStore* store) {
   WEFT_ASSIGN_OR_RETURN(std::optional<RunState> stored, store->Load());
+  if (!flags.recover_from.empty()) {
+    if (stored.has_value()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(flags.data_dir, " holds run ", stored->run_id,
+                       ": nothing is to be recovered; leave out --recover-from"));
+    }
+    WEFT_ASSIGN_OR_RETURN(stored,
+                          RecoverRun(flags.recover_from, {.allow_plain_text = flags.insecure}, {}));
+  }
   if (!stored.has_value()) return MakeClusterRun(config, flags.param_servers);
   return ContinueClusterRun(config, *std::move(stored), flags.param_servers);
 }
@@ -100,6 +111,10 @@ int Main(int argc, char** argv) {
   app.add_option("--param-servers", flags.param_servers, "how many the run has")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
+  app.add_option("--recover-from", flags.recover_from,
+                 "host:port of all partition servers: the data folder is lost; goes on from the "
+                 "newest manifest that they keep")
+      ->type_name("ADDRESS");
   app.add_flag("--insecure", flags.insecure, "plain text beyond this machine");
   try {
     app.parse(argc, argv);

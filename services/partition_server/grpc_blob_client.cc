@@ -14,7 +14,7 @@
 #include "services/common/status_macros.h"
 #include "services/partition_server/grpc_bytes_client.h"
 #include "services/partition_server/segment_codec.h"
-#include "weft/v1/partition_service.pb.h"
+#include "weft/v1/partition_service.grpc.pb.h"
 
 namespace weft {
 namespace {
@@ -295,6 +295,23 @@ absl::Status GrpcBlobClient::Get(const std::string& address, const ShardName& na
   MutexLock lock(&result->mu);
   if (result->response.empty()) return absl::OkStatus();
   return absl::InternalError(absl::StrCat(ToString(name), ": the answer is cut short"));
+}
+
+absl::StatusOr<GrpcBlobClient::Manifests> GrpcBlobClient::ListManifests(
+    const std::string& address) {
+  WEFT_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, channels_->Get(address));
+  const auto stub = v1::PartitionService::NewStub(channel);
+  const v1::ListManifestsRequest request;
+  v1::ListManifestsResponse response;
+  WEFT_RETURN_IF_ERROR(UnaryCall(OptionsFor(0), [&](auto* context, auto* reactor) {
+    stub->async()->ListManifests(context, &request, &response, reactor);
+  }));
+  WEFT_RETURN_IF_ERROR(fence_->Check(FromProto(response.context())));
+  Manifests manifests;
+  for (const v1::StoredManifestInfo& proto : response.manifests()) {
+    manifests.emplace_back(FromProto(proto.name()), BlobInfo{proto.size_bytes(), proto.xxh3()});
+  }
+  return manifests;
 }
 
 absl::Status GrpcBlobClient::Fetch(const std::string& address, const ShardName& name,

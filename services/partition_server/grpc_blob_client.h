@@ -7,6 +7,8 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "services/common/rpc/channel_pool.h"
@@ -36,6 +38,11 @@ class GrpcBlobClient : public BlobTransfer, public BlobFetcher {
                    SegmentSink sink) override;
   absl::Status Fetch(const std::string& address, const ShardName& name, const BlobInfo& info,
                      BlobUpload* upload) override;
+
+  // The manifests of a run that lie there, newest first; what the fence knows may be nothing yet.
+  // Errors: those of the fence, and of the call.
+  using Manifests = std::vector<std::pair<ShardName, BlobInfo>>;
+  absl::StatusOr<Manifests> ListManifests(const std::string& address);
 
  private:
   CallOptions OptionsFor(int64_t bytes) const;

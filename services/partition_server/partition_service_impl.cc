@@ -254,6 +254,24 @@ grpc::ServerUnaryReactor* PartitionServiceImpl::ReadRows(grpc::CallbackServerCon
   return Run(context, workers_, [=, this] { return Read(*request, response); });
 }
 
+grpc::ServerUnaryReactor* PartitionServiceImpl::ListManifests(grpc::CallbackServerContext* context,
+                                                              const v1::ListManifestsRequest*,
+                                                              v1::ListManifestsResponse* response) {
+  return Run(context, workers_, [=, this] { return List(response); });
+}
+
+absl::Status PartitionServiceImpl::List(v1::ListManifestsResponse* response) {
+  WEFT_ASSIGN_OR_RETURN(const std::vector<BlobEntry> manifests, store_->Manifests());
+  *response->mutable_context() = ToProto(store_->context());
+  for (const BlobEntry& manifest : manifests) {
+    v1::StoredManifestInfo* const proto = response->add_manifests();
+    *proto->mutable_name() = ToProto(manifest.name);
+    proto->set_size_bytes(manifest.info.bytes);
+    proto->set_xxh3(manifest.info.checksum);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status PartitionServiceImpl::Stat(const v1::StatBlobRequest& request,
                                         v1::StatBlobResponse* response) {
   WEFT_RETURN_IF_ERROR(store_->Check(FromProto(request.context())));

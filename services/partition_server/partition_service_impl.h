@@ -38,7 +38,8 @@ using PartitionServiceBase = v1::PartitionService::WithRawCallbackMethod_PutBlob
         v1::PartitionService::WithCallbackMethod_StatBlob<
             v1::PartitionService::WithCallbackMethod_CopyBlob<
                 v1::PartitionService::WithCallbackMethod_ReadRows<
-                    v1::PartitionService::Service>>>>>;
+                    v1::PartitionService::WithCallbackMethod_ListManifests<
+                        v1::PartitionService::Service>>>>>>;
 
 class PartitionServiceImpl : public PartitionServiceBase {
  public:
@@ -64,6 +65,9 @@ class PartitionServiceImpl : public PartitionServiceBase {
   grpc::ServerUnaryReactor* ReadRows(grpc::CallbackServerContext* context,
                                      const v1::ReadRowsRequest* request,
                                      v1::ReadRowsResponse* response) override;
+  grpc::ServerUnaryReactor* ListManifests(grpc::CallbackServerContext* context,
+                                          const v1::ListManifestsRequest* request,
+                                          v1::ListManifestsResponse* response) override;
 
  private:
   class PutReactor;
@@ -78,6 +82,7 @@ class PartitionServiceImpl : public PartitionServiceBase {
   absl::Status Stat(const v1::StatBlobRequest& request, v1::StatBlobResponse* response);
   absl::Status Copy(const v1::CopyBlobRequest& request, v1::CopyBlobResponse* response);
   absl::Status Read(const v1::ReadRowsRequest& request, v1::ReadRowsResponse* response);
+  absl::Status List(v1::ListManifestsResponse* response);
 
   PartitionStore* const store_;
   StoreOrders* const orders_;

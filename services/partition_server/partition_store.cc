@@ -1,5 +1,7 @@
 #include "services/partition_server/partition_store.h"
 
+#include <functional>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -7,6 +9,13 @@
 #include "services/common/status_macros.h"
 
 namespace weft {
+namespace {
+
+absl::Status NotRegistered() {
+  return absl::UnavailableError("this partition server has not registered yet");
+}
+
+}  // namespace
 
 PartitionStore::PartitionStore(std::unique_ptr<StoreFolder> folder, std::unique_ptr<BlobStore> disk,
                                std::unique_ptr<BlobStore> memory)
@@ -23,7 +32,7 @@ absl::Status PartitionStore::Registered(const RunContext& context) {
 absl::Status PartitionStore::Check(const RunContext& caller) {
   if (caller.run_id.empty()) return absl::InvalidArgumentError("the call names no run");
   if (folder_->run_id().empty()) {
-    return absl::UnavailableError("this partition server has not registered yet");
+    return NotRegistered();
   }
   return fence_.Check(caller);
 }
@@ -69,6 +78,22 @@ absl::Status PartitionStore::Persist(const ShardName& name) {
   if (disk_->Stat(name).ok()) return absl::OkStatus();
   WEFT_ASSIGN_OR_RETURN(const BlobReader reader, memory_->OpenReader(name));
   return CopyBlob(reader, name, disk_.get());
+}
+
+absl::StatusOr<std::vector<BlobEntry>> PartitionStore::Manifests() const {
+  if (folder_->run_id().empty()) return NotRegistered();
+  std::map<std::pair<Token, PartitionId>, BlobEntry, std::greater<>> manifests;
+  for (const BlobStore* store : {memory_.get(), disk_.get()}) {
+    if (store == nullptr) continue;
+    for (BlobEntry& entry : store->List()) {
+      const PartitionVersion& version = entry.name.version;
+      if (version.key.entity_type != kManifestType || entry.damaged) continue;
+      manifests.insert_or_assign({version.token, version.key.partition}, std::move(entry));
+    }
+  }
+  std::vector<BlobEntry> list;
+  for (auto& [name, entry] : manifests) list.push_back(std::move(entry));
+  return list;
 }
 
 std::vector<ShardName> PartitionStore::Passing() const {

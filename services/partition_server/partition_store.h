@@ -49,6 +49,8 @@ class PartitionStore {
 
   // Makes a blob durable. Repeats are fine.
   absl::Status Persist(const ShardName& name);
+  // The run's manifests, newest first; none twice. Errors: Unavailable (not registered yet).
+  absl::StatusOr<std::vector<BlobEntry>> Manifests() const;
   // The blobs that would end with this process.
   std::vector<ShardName> Passing() const;
   absl::StatusOr<SweepResult> Sweep(const KeepList& list);

@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <filesystem>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/time/clock.h"
@@ -157,6 +160,57 @@ TEST(ClusterUpSignalTest, CtrlCStopsEverythingAndTheSameCommandGoesOn) {
     if (line.contains("stats")) edges += line["stats"]["count"].get<int64_t>();
   }
   EXPECT_EQ(edges, world.num_edges()) << "of the last pass";
+}
+
+TEST(ClusterRecoveryTest, ALockServerThatHasLostItsFolderGoesOnFromTheNewestManifest) {
+  const TrainWorld world(SharedWorld(kManyEpochs));
+  const LocalCluster::Options options = ClusterOf(world);
+  std::optional<RunningProgram> recovered;  // ends last: trainers leave it
+  LocalCluster cluster(options);
+  ASSERT_TRUE(cluster.ok());
+  const v1::GetRunStateResponse before =
+      cluster.Await("some versions",
+                    [](const v1::GetRunStateResponse& state) { return NewestVersion(state) >= 5; });
+  const std::string lock_server = cluster.processes().lock_server();
+  cluster.processes().Find("lock-server")->Stop(absl::ZeroDuration());
+  std::filesystem::remove_all(options.folder + "/lock-server");
+
+  std::vector<std::string> command = {LocalCluster::Program("weft-lock-server"),
+                                      "--config",
+                                      options.config,
+                                      "--data-dir",
+                                      world.File("new-folder"),
+                                      "--listen",
+                                      lock_server,
+                                      "--param-servers",
+                                      std::to_string(options.param_servers)};
+  for (const std::string& key : options.overrides) {
+    command.push_back("--set");
+    command.push_back(key);
+  }
+  for (const v1::ServerInfo& server : before.servers().partition_servers()) {
+    command.push_back("--recover-from");
+    command.push_back(server.address());
+  }
+  recovered.emplace(command, world.InFolder());
+
+  GrpcOperatorClient::Options client_options;
+  client_options.address = lock_server;
+  const auto client = GrpcOperatorClient::Create(std::move(client_options));
+  ASSERT_TRUE(client.ok()) << client.status();
+  int64_t first_pass = -1;
+  int64_t pass = -1;
+  const absl::Time deadline = absl::Now() + absl::Minutes(1);
+  while (recovered->running() && absl::Now() < deadline && (pass < 0 || pass < first_pass + 3)) {
+    const auto state = (*client)->GetRunState(false);
+    if (!state.ok()) continue;
+    EXPECT_EQ(state->context().run_id(), before.context().run_id());
+    EXPECT_GT(state->context().generation(), before.context().generation());
+    pass = state->position().pass_id();
+    if (first_pass < 0) first_pass = pass;
+  }
+  EXPECT_GE(first_pass, 4) << recovered->err();
+  EXPECT_GE(pass, first_pass + 3) << recovered->err() << cluster.Logs();
 }
 
 }  // namespace

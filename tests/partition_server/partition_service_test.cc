@@ -349,6 +349,30 @@ TEST_F(PartitionServiceTest, StatTellsAndVerifies) {
   EXPECT_EQ(response.place().incarnation(), server->store.incarnation());
 }
 
+TEST_F(PartitionServiceTest, ManifestsAreListedForWhoeverKnowsNoRun) {
+  const auto server = Start(Keep::kMemory);
+  const auto manifest = [](PartitionId life, Token token) {
+    return ShardName{{{kManifestType, life}, token}, 0};
+  };
+  const std::string content = Content(1, 1000);
+  ASSERT_THAT(Put(*server, manifest(1, 5), content), IsOk());
+  ASSERT_THAT(Put(*server, manifest(2, 9), content), IsOk());
+  ASSERT_THAT(Put(*server, {{{0, 0}, 10}, 0}, content), IsOk());
+  ASSERT_THAT(server->store.Persist(manifest(2, 9)), IsOk());
+  RunFence nothing;
+  GrpcBlobClient stranger(&channels, &nothing, {});
+
+  const auto list = stranger.ListManifests(server->address());
+
+  ASSERT_THAT(list, IsOk());
+  EXPECT_THAT(*list, ::testing::ElementsAre(::testing::Pair(manifest(2, 9), InfoOf(content)),
+                                            ::testing::Pair(manifest(1, 5), InfoOf(content))));
+  EXPECT_EQ(nothing.known().run_id, kRunId);
+  EXPECT_EQ(nothing.known().term, 3u);
+  const TestPartitionServer fresh(dir.File("new"), Keep::kMemory, /*registered=*/false);
+  EXPECT_THAT(stranger.ListManifests(fresh.address()), StatusIs(absl::StatusCode::kUnavailable));
+}
+
 TEST_F(PartitionServiceTest, CopiesFromTheFirstStoreThatHasIt) {
   const auto empty = Start(Keep::kMemory, "empty");
   const auto full = Start(Keep::kMemory, "full");
