@@ -44,7 +44,7 @@ struct EarlyStoppingConfig {
 
 // How a trainer exchanges shared parameters, with each parameter server.
 struct ParamSyncConfig {
-  double interval = 0.2;             // seconds from the begin of a round to the next
+  double interval = 0.02;            // seconds from the begin of a round to the next
   int64_t max_bytes_per_second = 0;  // both ways; 0: no bound
 };
 
@@ -88,6 +88,7 @@ struct RunConfig {
   std::optional<int> eval_num_batch_negs = 1000;    // null: as in training
   std::optional<int> eval_num_uniform_negs = 1000;  // null: as in training
   int verbose = 0;
+  bool distributed_tree_init_order = true;
   double hogwild_delay = 2;  // 0: all threads begin with the first batch
 
   // Ours.
@@ -109,6 +110,8 @@ struct RunConfig {
   int partition_shard_size = 64;   // MiB; the shards of a partition move at once
   ParamSyncConfig param_sync;
   double max_param_staleness = 60;  // seconds after the last exchange when training pauses
+  double init_tree_wait =
+      30;  // seconds: how long distributed_tree_init_order keeps a trainer waiting
 
   int EntityDimension(EntityTypeId type) const {
     return entities[type].dimension.value_or(dimension);

@@ -138,6 +138,7 @@ RunConfig RunConfigFromProto(const v1::RunConfig& message, ConfigProblems* probl
   ReadOrNull(message.has_eval_num_uniform_negs(), message.eval_num_uniform_negs(),
              &config.eval_num_uniform_negs);
   WEFT_READ(verbose);
+  WEFT_READ(distributed_tree_init_order);
   WEFT_READ(hogwild_delay);
   WEFT_READ(dynamic_relations);
   WEFT_READ(seed);
@@ -154,6 +155,7 @@ RunConfig RunConfigFromProto(const v1::RunConfig& message, ConfigProblems* probl
   WEFT_READ(checkpoint_minutes);
   WEFT_READ(partition_shard_size);
   WEFT_READ(max_param_staleness);
+  WEFT_READ(init_tree_wait);
   if (message.has_param_sync()) {
     const v1::ParamSync& from = message.param_sync();
     ParamSyncConfig& to = config.param_sync;
@@ -216,6 +218,7 @@ void RunConfigToProto(const RunConfig& config, v1::RunConfig* message) {
   message->set_eval_num_batch_negs(config.eval_num_batch_negs.value_or(kNull));
   message->set_eval_num_uniform_negs(config.eval_num_uniform_negs.value_or(kNull));
   WEFT_WRITE(verbose);
+  WEFT_WRITE(distributed_tree_init_order);
   WEFT_WRITE(hogwild_delay);
   WEFT_WRITE(dynamic_relations);
   WEFT_WRITE_OPTIONAL(seed);
@@ -232,6 +235,7 @@ void RunConfigToProto(const RunConfig& config, v1::RunConfig* message) {
   WEFT_WRITE(checkpoint_minutes);
   WEFT_WRITE(partition_shard_size);
   WEFT_WRITE(max_param_staleness);
+  WEFT_WRITE(init_tree_wait);
   v1::ParamSync& param_sync = *message->mutable_param_sync();
   param_sync.set_interval(config.param_sync.interval);
   param_sync.set_max_bytes_per_second(config.param_sync.max_bytes_per_second);

@@ -23,6 +23,10 @@ class BitSet {
     if (size_ % 64 != 0) words_.back() &= Bit(size_) - 1;
   }
 
+  void Intersect(const BitSet& other) {
+    for (size_t w = 0; w < words_.size(); ++w) words_[w] &= other.words_[w];
+  }
+
   int Count() const {
     int count = 0;
     for (const uint64_t word : words_) count += std::popcount(word);

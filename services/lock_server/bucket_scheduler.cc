@@ -242,18 +242,37 @@ BucketMatrix::Allowed BucketScheduler::MakeAllowed(const Request& request) const
   return allowed;
 }
 
+struct BucketScheduler::Choice {
+  Costs::Cost cost = {INT64_MAX, 0};
+  BucketMatrix::Rank rank = BucketMatrix::kNone;
+};
+
 std::optional<Bucket> BucketScheduler::Choose(const Request& request) const {
   const BucketMatrix::Allowed allowed = MakeAllowed(request);
-  Costs::Cost best_cost = {INT64_MAX, 0};
-  BucketMatrix::Rank best = BucketMatrix::kNone;
+  Choice best;
+  if (request.trained == nullptr) {
+    ChooseAmong(request, allowed, &best);
+  } else {
+    BucketMatrix::Allowed with_lhs = allowed;
+    with_lhs.lhs.Intersect(request.trained->lhs);
+    ChooseAmong(request, with_lhs, &best);
+    BucketMatrix::Allowed with_rhs = allowed;
+    with_rhs.rhs.Intersect(request.trained->rhs);
+    ChooseAmong(request, with_rhs, &best);
+  }
+  if (best.rank == BucketMatrix::kNone) return std::nullopt;
+  return matrix_.At(best.rank);
+}
+
+void BucketScheduler::ChooseAmong(const Request& request, const BucketMatrix::Allowed& allowed,
+                                  Choice* best) const {
   // A search may answer with a bucket that costs less than `cost`; then that bucket has been, or
   // will be, considered at its own cost, and wins there.
   auto consider = [&](Costs::Cost cost, const auto& search) {
-    if (cost > best_cost) return;
+    if (cost > best->cost) return;
     const BucketMatrix::Rank rank = search();
-    if (rank == BucketMatrix::kNone || (cost == best_cost && rank >= best)) return;
-    best_cost = cost;
-    best = rank;
+    if (rank == BucketMatrix::kNone || (cost == best->cost && rank >= best->rank)) return;
+    *best = {cost, rank};
   };
   if (options_.order_first) {
     consider({}, [&] { return matrix_.FirstAnywhere(allowed); });
@@ -276,8 +295,6 @@ std::optional<Bucket> BucketScheduler::Choose(const Request& request) const {
     consider(costs.OfDiagonal(), [&] { return matrix_.FirstOnDiagonal(allowed); });
     consider(costs.OfOthers(), [&] { return matrix_.FirstAnywhere(allowed); });
   }
-  if (best == BucketMatrix::kNone) return std::nullopt;
-  return matrix_.At(best);
 }
 
 std::vector<Bucket> BucketScheduler::OverTheSamePartitions(Bucket bucket) const {

@@ -53,12 +53,20 @@ class BucketScheduler {
   // no grants, no hints.
   void BeginPass(absl::Span<const Bucket> order, absl::Span<const Bucket> done);
 
+  // The partitions that have been trained, by side.
+  struct Trained {
+    BitSet lhs;
+    BitSet rhs;
+  };
+
   struct Request {
     SessionId session = 0;
     // Partitions that the session has in memory: they need not be loaded.
     absl::Span<const PartitionKey> resident = {};
     // Partitions that the session holds but cannot have now: neither in memory nor stored yet.
     absl::Span<const PartitionKey> unusable = {};
+    // Set: only buckets of which a partition is among these.
+    const Trained* trained = nullptr;
   };
 
   // Grants a bucket, and those further ones over the same partitions of which `add` (given what is
@@ -108,6 +116,7 @@ class BucketScheduler {
     SideUse rhs;
   };
   class Costs;
+  struct Choice;
 
   // Calls visit(side, partition) for each lock of a bucket, each once.
   template <typename Visit>
@@ -115,6 +124,8 @@ class BucketScheduler {
   void Count(Bucket b, int by, Use* use) const;
   BucketMatrix::Allowed MakeAllowed(const Request& request) const;
   std::optional<Bucket> Choose(const Request& request) const;
+  void ChooseAmong(const Request& request, const BucketMatrix::Allowed& allowed,
+                   Choice* best) const;
   std::vector<Bucket> OverTheSamePartitions(Bucket bucket) const;
   void EndGrant(GrantId grant, bool done);
 

@@ -40,6 +40,8 @@ RunPlan MakeClusterPlan(const RunConfig& config, const LocalData& data, int num_
   cluster.checkpoint_interval = Seconds(config.checkpoint_minutes * 60);
   cluster.num_param_servers = num_param_servers;
   cluster.encode_state = EncodeState;
+  cluster.init_tree = config.distributed_tree_init_order;
+  cluster.init_tree_wait = Seconds(config.init_tree_wait);
   return plan;
 }
 

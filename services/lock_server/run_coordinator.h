@@ -203,6 +203,12 @@ class RunCoordinator {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Token Base(const SessionRecord& session, PartitionKey key) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // While partitions are trained for the first time (run_coordinator_init_tree.cc): those of which
+  // a grant of the session must touch one.
+  std::optional<BucketScheduler::Trained> InitTree(const std::vector<PartitionKey>& resident)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Whether a session that found no such bucket may have any.
+  bool HasWaitedForTree(SessionId id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CheckRelease(const ReleaseRequest& request, const GrantRecord& grant)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CheckShards(const VersionInfo& version) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -285,6 +291,9 @@ class RunCoordinator {
   std::map<ShardName, absl::flat_hash_set<StoreId>> suspects_ ABSL_GUARDED_BY(mu_);
   // What the manifests that are stored in this life are written as.
   std::map<Token, std::string> manifest_bytes_ ABSL_GUARDED_BY(mu_);
+  // The generation in which every partition has been trained, and since when who waits for that.
+  Generation all_trained_in_ ABSL_GUARDED_BY(mu_) = 0;
+  absl::flat_hash_map<SessionId, SteadyTime> tree_waits_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<std::string, PinnedVersion> pins_ ABSL_GUARDED_BY(mu_);
   Token last_token_ ABSL_GUARDED_BY(mu_) = kInitialToken;
   SessionId last_session_ ABSL_GUARDED_BY(mu_) = 0;

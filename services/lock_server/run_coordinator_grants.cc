@@ -99,13 +99,22 @@ absl::StatusOr<std::optional<Grant>> RunCoordinator::MakeGrant(SessionId id,
   const Token token = last_token_ + 1;
   const PassAccounting& accounting = *accounting_;
   const double edges_to_commit = plan_.commit_seconds * EdgesPerSecond();
-  const std::vector<Bucket> buckets = scheduler_.Grant(
-      {id, resident, unusable}, token, [&](const std::vector<Bucket>& granted, Bucket further) {
-        int64_t edges = accounting.Expected(further);
-        for (const Bucket& b : granted) edges += accounting.Expected(b);
-        return static_cast<double>(edges) <= edges_to_commit;
-      });
+  const std::optional<BucketScheduler::Trained> trained = InitTree(resident);
+  BucketScheduler::Request wanted = {id, resident, unusable,
+                                     trained.has_value() ? &*trained : nullptr};
+  const auto add = [&](const std::vector<Bucket>& granted, Bucket further) {
+    if (trained.has_value()) return false;  // others wait for what this trains
+    int64_t edges = accounting.Expected(further);
+    for (const Bucket& b : granted) edges += accounting.Expected(b);
+    return static_cast<double>(edges) <= edges_to_commit;
+  };
+  std::vector<Bucket> buckets = scheduler_.Grant(wanted, token, add);
+  if (buckets.empty() && trained.has_value() && HasWaitedForTree(id)) {
+    wanted.trained = nullptr;
+    buckets = scheduler_.Grant(wanted, token, add);
+  }
   if (buckets.empty()) return std::optional<Grant>();
+  tree_waits_.erase(id);
   last_token_ = token;
 
   const int limit = plan_.cluster.has_value() ? plan_.cluster->max_bucket_attempts : 0;
@@ -184,7 +193,9 @@ void RunCoordinator::AddPlaces(const PartitionVersion& version,
 
 void RunCoordinator::AddHint(SessionId id, const SessionRecord& session,
                              const std::vector<PartitionKey>& in_memory, Grant* grant) {
-  grant->hinted_bucket = scheduler_.Hint({id, in_memory, {}});
+  const std::optional<BucketScheduler::Trained> trained = InitTree(in_memory);
+  grant->hinted_bucket =
+      scheduler_.Hint({id, in_memory, {}, trained.has_value() ? &*trained : nullptr});
   if (!grant->hinted_bucket.has_value()) return;
   for (const PartitionKey& key : scheduler_.PartitionsOf(*grant->hinted_bucket)) {
     if (Contains(in_memory, key)) continue;
@@ -339,6 +350,7 @@ absl::Status RunCoordinator::EndSession(SessionId id) {
   WEFT_RETURN_IF_ERROR(WriteLive(SessionEnded{id}));
   for (const Token token : grants) scheduler_.Return(token);
   scheduler_.ForgetHint(id);
+  tree_waits_.erase(id);
   leases_.End(id);
   ++grant_revision_;
   ++sync_revision_;  // parameter servers forget it

@@ -32,6 +32,10 @@ struct ClusterOptions {
   int num_param_servers = 0;
   // The bytes of a state, for the manifests that partition servers keep; unset: they keep none.
   std::function<std::string(const RunState&)> encode_state;
+  // Whether a bucket waits until one of its partitions has been trained; a trainer does so for
+  // `init_tree_wait` at most.
+  bool init_tree = true;
+  Duration init_tree_wait = std::chrono::seconds(30);
 };
 
 struct RunPlan {

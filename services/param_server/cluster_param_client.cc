@@ -162,6 +162,7 @@ void ClusterParamClient::ExchangeForEver(int server) {
   while (const std::optional<bool> flush = AwaitRound(server, &flush_number)) {
     absl::Status status = Round(server, *flush);
     MutexLock lock(&mu_);
+    servers_[static_cast<size_t>(server)].throttle->EndRound(Now());
     if (stopping_) return;
     if (!status.ok()) {
       if (failure_.ok()) failure_ = AsFailure(std::move(status));

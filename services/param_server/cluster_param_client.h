@@ -35,7 +35,7 @@ class ClusterParamClient : public ParamClient {
  public:
   struct Options {
     // Of each server's exchange.
-    absl::Duration interval = absl::Milliseconds(200);
+    absl::Duration interval = absl::Milliseconds(20);
     int64_t max_bytes_per_second = 0;  // 0: no bound
     absl::Duration max_staleness = absl::Seconds(60);
     RetryOptions retry;

@@ -3,15 +3,21 @@
 #include <algorithm>
 
 namespace weft {
+namespace {
+
+constexpr int kRest = 10;  // a round and the pause after it, in lengths of the round
+
+}  // namespace
 
 Throttle::Throttle(const Options& options, absl::Time now)
     : options_(options),
       round_(absl::InfinitePast()),
+      rested_(absl::InfinitePast()),
       filled_(now),
       bytes_(static_cast<double>(options.max_bytes_per_second)) {}
 
 absl::Time Throttle::NextRound() const {
-  return std::max(NextMessage(), round_ + options_.interval);
+  return std::max({NextMessage(), round_ + options_.interval, rested_});
 }
 
 absl::Time Throttle::NextMessage() const {
@@ -20,6 +26,8 @@ absl::Time Throttle::NextMessage() const {
 }
 
 void Throttle::BeginRound(absl::Time now) { round_ = now; }
+
+void Throttle::EndRound(absl::Time now) { rested_ = round_ + kRest * (now - round_); }
 
 void Throttle::Count(int64_t bytes, absl::Time now) {
   Refill(now);

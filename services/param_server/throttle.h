@@ -14,8 +14,10 @@ namespace weft {
 class Throttle {
  public:
   struct Options {
-    absl::Duration interval = absl::ZeroDuration();  // from the begin of a round to the next
-    int64_t max_bytes_per_second = 0;                // 0: no bound
+    // From the begin of a round to the next; a round that took long is followed by a pause, so that
+    // rounds fill a tenth of the time.
+    absl::Duration interval = absl::ZeroDuration();
+    int64_t max_bytes_per_second = 0;  // 0: no bound
   };
 
   Throttle(const Options& options, absl::Time now);
@@ -25,6 +27,7 @@ class Throttle {
   // When the next message of a round may go.
   absl::Time NextMessage() const;
   void BeginRound(absl::Time now);
+  void EndRound(absl::Time now);
   // Bytes sent and received.
   void Count(int64_t bytes, absl::Time now);
 
@@ -33,6 +36,7 @@ class Throttle {
 
   const Options options_;
   absl::Time round_;
+  absl::Time rested_;  // when a tenth of the time since the round's begin was the round's
   absl::Time filled_;
   double bytes_;  // left; < 0: owed
 };

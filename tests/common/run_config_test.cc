@@ -232,6 +232,8 @@ TEST(RunConfigTest, WritingAndReadingKeepsEverything) {
                                  "param_sync.interval=0.5",
                                  "param_sync.max_bytes_per_second=1000000",
                                  "max_param_staleness=5",
+                                 "init_tree_wait=7",
+                                 "distributed_tree_init_order=false",
                                  "early_stopping.metric=mrr",
                                  "early_stopping.patience=5",
                                  "entities.user.dimension=8",
@@ -257,6 +259,8 @@ TEST(RunConfigTest, WritingAndReadingKeepsEverything) {
   EXPECT_EQ(second->config.param_sync.interval, 0.5);
   EXPECT_EQ(second->config.param_sync.max_bytes_per_second, 1'000'000);
   EXPECT_EQ(second->config.max_param_staleness, 5);
+  EXPECT_EQ(second->config.init_tree_wait, 7);
+  EXPECT_FALSE(second->config.distributed_tree_init_order);
   EXPECT_EQ(second->config.eval_num_batch_negs, std::nullopt);
   EXPECT_EQ(second->config.bucket_order, BucketOrder::kAffinity);
   EXPECT_EQ(second->config.compute, Compute::kReference);
@@ -268,10 +272,11 @@ TEST(RunConfigTest, ForPbgOnlyItsKeysAreWritten) {
   ASSERT_THAT(result, IsOk());
   const std::string text = RunConfigToJson(result->config, /*pbg_keys_only=*/true);
 
-  for (const char* ours : {"seed", "threads", "compute", "resident_partitions", "prefetch",
-                           "commit_seconds", "early_stopping", "lease_seconds", "stall_timeout",
-                           "max_bucket_attempts", "partition_replicas", "store_lost_after",
-                           "checkpoint_minutes", "param_sync", "max_param_staleness"}) {
+  for (const char* ours :
+       {"seed", "threads", "compute", "resident_partitions", "prefetch", "commit_seconds",
+        "early_stopping", "lease_seconds", "stall_timeout", "max_bucket_attempts",
+        "partition_replicas", "store_lost_after", "checkpoint_minutes", "param_sync",
+        "max_param_staleness", "init_tree_wait"}) {
     EXPECT_THAT(text, Not(HasSubstr(absl::StrCat("\"", ours, "\"")))) << ours;
   }
   EXPECT_THAT(text, HasSubstr("\"lr\": 0.01"));

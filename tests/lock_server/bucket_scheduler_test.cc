@@ -71,6 +71,23 @@ TEST(BucketSchedulerTest, NothingIsGrantableWhenOthersHoldAllPartitionsOfWhatIsL
   EXPECT_THAT(scheduler.Grant({.session = 2}, 2, kNoFurther), IsEmpty());
 }
 
+TEST(BucketSchedulerTest, OnlyBucketsThatTouchATrainedPartitionIfAsked) {
+  for (const bool order_first : {false, true}) {
+    BucketScheduler::Options options = OneType(4);
+    options.order_first = order_first;
+    BucketScheduler scheduler = Begun(options);
+    BucketScheduler::Trained trained = {BitSet(4), BitSet(4)};
+    EXPECT_THAT(scheduler.Grant({.session = 1, .trained = &trained}, 1, kNoFurther), IsEmpty());
+
+    trained.lhs.Insert(2);
+    trained.rhs.Insert(2);
+    EXPECT_THAT(scheduler.Grant({.session = 1, .trained = &trained}, 1, kNoFurther),
+                ElementsAre(order_first ? Bucket{0, 2} : Bucket{2, 2}));
+    // Another session has that partition.
+    EXPECT_THAT(scheduler.Grant({.session = 2, .trained = &trained}, 2, kNoFurther), IsEmpty());
+  }
+}
+
 TEST(BucketSchedulerTest, ASessionMayHaveAnotherBucketOverItsOwnPartitions) {
   BucketScheduler scheduler = Begun(OneType(2), {{0, 0}, {1, 1}});
 

@@ -23,6 +23,17 @@ TEST(ThrottleTest, RoundsBeginAnIntervalApart) {
   EXPECT_LE(throttle.NextMessage(), kStart);
 }
 
+TEST(ThrottleTest, ARoundThatTookLongIsFollowedByAPause) {
+  Throttle throttle({absl::Seconds(2), 0}, kStart);
+  throttle.BeginRound(kStart);
+  throttle.EndRound(kStart + absl::Milliseconds(100));
+  EXPECT_EQ(throttle.NextRound(), kStart + absl::Seconds(2));
+
+  throttle.BeginRound(kStart);
+  throttle.EndRound(kStart + absl::Milliseconds(500));
+  EXPECT_EQ(throttle.NextRound(), kStart + absl::Seconds(5));
+}
+
 TEST(ThrottleTest, WhatIsBeyondTheBoundIsPaidForByWaiting) {
   Throttle throttle({absl::ZeroDuration(), 100}, kStart);
   throttle.Count(100, kStart);

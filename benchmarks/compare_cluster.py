@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""Measures `weft cluster up` beside `weft train` on a real graph, in pairs within one run.
+
+Each pair trains the same epochs of the same edges: once in one process with two threads, once in a
+cluster on this machine with two trainers of one thread each. Speeds are edges over the whole time
+from the first grant to the last version, loading and storing included. The graph comes from
+WEFT_DATA_DIR.
+
+  WEFT_DATA_DIR=~/data benchmarks/compare_cluster.py --pairs 3
+"""
+
+import argparse
+import json
+import pathlib
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from compare_with_pbg import find_data  # noqa: E402
+
+
+def prepare(folder, weft, partitions, epochs):
+    config = {
+        "entity_path": f"{folder}/entities", "edge_paths": [f"{folder}/train"],
+        "checkpoint_path": f"{folder}/model",
+        "entities": {"all": {"num_partitions": partitions}},
+        "relations": [{"name": "all_edges", "lhs": "all", "rhs": "all", "operator": "none"}],
+        "dimension": 100, "comparator": "dot", "loss_fn": "softmax", "lr": 0.1,
+        "num_epochs": epochs, "batch_size": 1000, "num_batch_negs": 50, "num_uniform_negs": 50,
+        "eval_fraction": 0, "workers": 2,
+    }
+    path = folder / "config.json"
+    path.write_text(json.dumps(config, indent=2))
+    subprocess.run([weft, "import", path, find_data("cnr-2000") / "edges.txt", "--lhs-col", "0",
+                    "--rhs-col", "1"], check=True, stdout=subprocess.DEVNULL,
+                   stderr=subprocess.DEVNULL)
+    return path
+
+
+def run(command, report):
+    """Runs to the end; gives what it wrote to `report`."""
+    done = subprocess.run([*command, "--json", report], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(map(str, command))} failed:\n{done.stdout[-3000:]}")
+    return json.loads(report.read_text())
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--weft", default="build/release/bin/weft")
+    parser.add_argument("--pairs", type=int, default=3)
+    parser.add_argument("--partitions", type=int, default=4)
+    parser.add_argument("--epochs", type=int, default=10)
+    parser.add_argument("--trainers", type=int, default=2)
+    args = parser.parse_args()
+
+    with tempfile.TemporaryDirectory(prefix="weft-cluster-") as name:
+        folder = pathlib.Path(name)
+        config = prepare(folder, args.weft, args.partitions, args.epochs)
+        for store in ("memory", "rocksdb"):
+            single, cluster = [], []
+            for _ in range(args.pairs):
+                shutil.rmtree(folder / "model", ignore_errors=True)
+                report = run([args.weft, "train", config], folder / "train.json")
+                single.append(report["trained_edges"] / report["seconds"])
+                shutil.rmtree(folder / "model", ignore_errors=True)
+                report = run([args.weft, "cluster", "up", config, "--trainers",
+                              str(args.trainers), "--threads", "1", "--store", store],
+                             folder / "cluster.json")
+                cluster.append(report["edges_per_second"])
+            ratios = sorted(c / s for c, s in zip(cluster, single))
+            print(f"cnr-2000, {args.partitions} partitions, {store}: cluster "
+                  f"{statistics.median(cluster):,.0f} edges/s, one process "
+                  f"{statistics.median(single):,.0f} edges/s; ratio "
+                  f"{statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})",
+                  flush=True)
+
+
+if __name__ == "__main__":
+    main()
