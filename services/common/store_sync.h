@@ -18,6 +18,13 @@ namespace weft {
 // Blobs beside partitions are versions, too: tokens of one sequence name all that is kept.
 inline constexpr EntityTypeId kSnapshotType = -1;  // partition: index of the parameter server
 inline constexpr EntityTypeId kManifestType = -2;  // partition: 0
+inline constexpr EntityTypeId kEdgesType = -3;     // partition: EdgesVersion's
+
+// The edges of a bucket, as brought by the import of this token.
+inline PartitionVersion EdgesVersion(Token token, int edge_path, Bucket bucket, int num_lhs,
+                                     int num_rhs) {
+  return {{kEdgesType, (edge_path * num_lhs + bucket.lhs) * num_rhs + bucket.rhs}, token};
+}
 
 enum class RunPhase : uint8_t {
   kPreparing = 1,
@@ -34,6 +41,7 @@ enum class RunPhase : uint8_t {
 struct KeepList {
   Token high_water = kInitialToken;
   std::vector<PartitionVersion> keep;
+  std::vector<Token> keep_tokens = {};  // everything under these: edges
 };
 
 struct ShardName {

@@ -279,10 +279,13 @@ std::vector<BlobEntry> BlobStore::List() const {
 }
 
 absl::StatusOr<SweepResult> BlobStore::Sweep(Token high_water,
-                                             absl::Span<const PartitionVersion> keep) {
+                                             absl::Span<const PartitionVersion> keep,
+                                             absl::Span<const Token> keep_tokens) {
   const absl::flat_hash_set<PartitionVersion> kept(keep.begin(), keep.end());
+  const absl::flat_hash_set<Token> kept_tokens(keep_tokens.begin(), keep_tokens.end());
   const auto garbage = [&](const PartitionVersion& version) {
-    return version.token <= high_water && !kept.contains(version);
+    return version.token <= high_water && !kept.contains(version) &&
+           !kept_tokens.contains(version.token);
   };
   SweepResult result;
   std::vector<ShardName> names;

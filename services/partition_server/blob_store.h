@@ -145,9 +145,10 @@ class BlobStore {
   absl::StatusOr<BlobInfo> Verify(const ShardName& name);
   std::vector<BlobEntry> List() const;  // in order of names
 
-  // Deletes every shard of a version with a token <= `high_water` that `keep` does not name; ends
-  // the uploads of such versions.
-  absl::StatusOr<SweepResult> Sweep(Token high_water, absl::Span<const PartitionVersion> keep);
+  // Deletes every shard of a version with a token <= `high_water` that neither `keep` nor
+  // `keep_tokens` names; ends the uploads of such versions.
+  absl::StatusOr<SweepResult> Sweep(Token high_water, absl::Span<const PartitionVersion> keep,
+                                    absl::Span<const Token> keep_tokens = {});
 
   bool durable() const { return storage_->durable(); }
   int64_t FreeBytes() const;

@@ -161,7 +161,7 @@ class PartitionServiceImpl::GetReactor : public grpc::ServerWriteReactor<grpc::B
   void OnWriteDone(bool ok) override {
     if (!ok) {
       Finish(grpc::Status(grpc::StatusCode::CANCELLED, "the reader is gone"));
-    } else if (service_->store_->durable()) {
+    } else if (on_disk_) {
       service_->workers_->Submit([this] { Next(); });
     } else {
       Next();  // nothing blocks in memory
@@ -183,6 +183,7 @@ class PartitionServiceImpl::GetReactor : public grpc::ServerWriteReactor<grpc::B
           absl::StrCat("the blob has ", reader.num_segments(), " segments"));
     }
     next_ = request.first_segment();
+    on_disk_ = service_->store_->PlaceOf(FromProto(request.name())).incarnation == 0;
     v1::GetBlobResponse response;
     v1::GetBlobHeader* const header = response.mutable_header();
     *header->mutable_context() = ToProto(service_->store_->context());
@@ -217,6 +218,7 @@ class PartitionServiceImpl::GetReactor : public grpc::ServerWriteReactor<grpc::B
 
   PartitionServiceImpl* const service_;
   std::unique_ptr<BlobReader> reader_;
+  bool on_disk_ = false;
   int64_t next_ = 0;
   grpc::ByteBuffer buffer_;
 };

@@ -39,6 +39,7 @@ absl::Status PartitionStore::Check(const RunContext& caller) {
 
 absl::StatusOr<std::unique_ptr<BlobUpload>> PartitionStore::BeginUpload(const ShardName& name,
                                                                         const BlobInfo& info) {
+  if (name.version.key.entity_type == kEdgesType) return disk_->BeginUpload(name, info);
   if (memory_ != nullptr) {
     const absl::StatusOr<BlobInfo> persisted = disk_->Stat(name);
     if (persisted.ok() && *persisted != info) {
@@ -106,9 +107,10 @@ std::vector<ShardName> PartitionStore::Passing() const {
 }
 
 absl::StatusOr<SweepResult> PartitionStore::Sweep(const KeepList& list) {
-  WEFT_ASSIGN_OR_RETURN(SweepResult result, primary().Sweep(list.high_water, list.keep));
+  WEFT_ASSIGN_OR_RETURN(SweepResult result,
+                        primary().Sweep(list.high_water, list.keep, list.keep_tokens));
   if (memory_ != nullptr) {
-    WEFT_RETURN_IF_ERROR(disk_->Sweep(list.high_water, list.keep).status());
+    WEFT_RETURN_IF_ERROR(disk_->Sweep(list.high_water, list.keep, list.keep_tokens).status());
   }
   return result;
 }

@@ -3,6 +3,7 @@
 //
 // On disk: all blobs are durable. In memory: a blob is as durable as its process until it is
 // persisted, by order or because the server is about to end; a restart finds what was persisted.
+// Edges are on disk in any case: they are read once a pass, and nobody could make them again.
 //
 // Errors: as BlobStore. Thread-safety: all methods may be called from any thread.
 #pragma once

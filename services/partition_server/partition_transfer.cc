@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "services/common/check.h"
 #include "services/common/mutex.h"
 #include "services/common/status_macros.h"
 #include "services/partition_server/blob_format.h"
@@ -83,22 +84,37 @@ absl::Status PartitionTransfer::Read(const VersionInfo& version, EmbeddingPartit
   WEFT_RETURN_IF_ERROR(CheckShards(version, out->count(), out->dimension()));
   std::vector<ShardInfo> shards = version.shards;
   return ForEachShard(&shards, [&](const ShardInfo* shard) {
+    const auto target = [&](int64_t begin, int64_t bytes) {
+      return MutablePiecesOf(out, *shard, begin, bytes);
+    };
     return UntilPatienceIsOver([&] {
       if (still_wanted != nullptr) WEFT_RETURN_IF_ERROR(still_wanted());
-      return ReadShard(version.version, *shard, out);
+      return ReadOnce({version.version, shard->shard}, *shard, target);
     });
   });
 }
 
 absl::Status PartitionTransfer::ReadShard(const PartitionVersion& version, const ShardInfo& shard,
-                                          EmbeddingPartition* out) const {
-  const ShardName name = {version, shard.shard};
+                                          absl::Span<char> out,
+                                          const StillWanted& still_wanted) const {
+  WEFT_CHECK(static_cast<int64_t>(out.size()) == shard.size_bytes);
+  const auto target = [&](int64_t begin, int64_t bytes) {
+    return MutableBytePieces{out.subspan(static_cast<size_t>(begin), static_cast<size_t>(bytes))};
+  };
+  return UntilPatienceIsOver([&] {
+    if (still_wanted != nullptr) WEFT_RETURN_IF_ERROR(still_wanted());
+    return ReadOnce({version, shard.shard}, shard, target);
+  });
+}
+
+absl::Status PartitionTransfer::ReadOnce(const ShardName& name, const ShardInfo& shard,
+                                         Target target) const {
   const BlobInfo info = {shard.size_bytes, shard.xxh3};
   const auto copy = [&](int64_t index, uint64_t checksum,
                         absl::Span<const absl::string_view> pieces) -> absl::Status {
     const int64_t begin = index * kSegmentBytes;
     const int64_t bytes = SegmentBytes(info.bytes, index);
-    const MutableBytePieces table = MutablePiecesOf(out, shard, begin, bytes);
+    const MutableBytePieces table = target(begin, bytes);
     CopyingChecksum copied;
     size_t piece = 0;
     size_t offset = 0;  // in the piece of the table
@@ -143,21 +159,41 @@ absl::StatusOr<VersionInfo> PartitionTransfer::Store(const PartitionVersion& ver
   VersionInfo stored = {
       version, CutInShards(partition.count(), partition.dimension(), options_.shard_bytes)};
   WEFT_RETURN_IF_ERROR(ForEachShard(&stored.shards, [&](ShardInfo* shard) {
-    return UntilPatienceIsOver([&] { return StoreShard(version, partition, find_targets, shard); });
+    const std::vector<uint64_t> checksums = SegmentChecksums(partition, *shard);
+    const auto source = [&](int64_t index) {
+      return PiecesOf(partition, *shard, index * kSegmentBytes,
+                      SegmentBytes(shard->size_bytes, index));
+    };
+    return UntilPatienceIsOver([&] {
+      return StoreOnce({version, shard->shard}, checksums, source, find_targets, shard);
+    });
   }));
   return stored;
 }
 
-absl::Status PartitionTransfer::StoreShard(const PartitionVersion& version,
-                                           const EmbeddingPartition& partition,
+absl::Status PartitionTransfer::StoreShard(const PartitionVersion& version, absl::string_view bytes,
                                            const FindTargets& find_targets,
                                            ShardInfo* shard) const {
-  const ShardName name = {version, shard->shard};
-  const std::vector<uint64_t> checksums = SegmentChecksums(partition, *shard);
-  const BlobInfo info = {shard->size_bytes, BlobChecksum(shard->size_bytes, checksums)};
-  const auto source = [&](int64_t index) {
-    return PiecesOf(partition, *shard, index * kSegmentBytes, SegmentBytes(info.bytes, index));
+  shard->size_bytes = static_cast<int64_t>(bytes.size());
+  const auto segment = [&](int64_t index) {
+    return bytes.substr(static_cast<size_t>(index * kSegmentBytes),
+                        static_cast<size_t>(SegmentBytes(shard->size_bytes, index)));
   };
+  std::vector<uint64_t> checksums;
+  for (int64_t i = 0; i < NumSegments(shard->size_bytes); ++i) {
+    checksums.push_back(SegmentChecksum({segment(i)}));
+  }
+  const auto source = [&](int64_t index) { return BytePieces{segment(index)}; };
+  return UntilPatienceIsOver([&] {
+    return StoreOnce({version, shard->shard}, checksums, source, find_targets, shard);
+  });
+}
+
+absl::Status PartitionTransfer::StoreOnce(const ShardName& name,
+                                          absl::Span<const uint64_t> checksums,
+                                          SegmentSource source, const FindTargets& find_targets,
+                                          ShardInfo* shard) const {
+  const BlobInfo info = {shard->size_bytes, BlobChecksum(shard->size_bytes, checksums)};
   shard->xxh3 = info.checksum;
   shard->places.clear();
   WEFT_ASSIGN_OR_RETURN(const StoreTargets targets, find_targets());

@@ -15,8 +15,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "services/common/cluster_types.h"
 #include "services/common/embedding_partition.h"
 #include "services/common/retry.h"
@@ -65,17 +67,27 @@ class PartitionTransfer {
                                     const EmbeddingPartition& partition,
                                     const FindTargets& find_targets) const;
 
+  // One shard of something else than a partition: its bytes. Errors: as Read and Store.
+  absl::Status ReadShard(const PartitionVersion& version, const ShardInfo& shard,
+                         absl::Span<char> out, const StillWanted& still_wanted = nullptr) const;
+  // Fills in size, checksum and places. The shard's number says at which store it begins.
+  absl::Status StoreShard(const PartitionVersion& version, absl::string_view bytes,
+                          const FindTargets& find_targets, ShardInfo* shard) const;
+
  private:
+  // Where the bytes [begin, begin + bytes) of a shard go to, or come from.
+  using Target = absl::FunctionRef<MutableBytePieces(int64_t begin, int64_t bytes)>;
+
   // Calls `move` for every shard, several at once; gives the first error.
   absl::Status ForEachShard(std::vector<ShardInfo>* shards,
                             const std::function<absl::Status(ShardInfo*)>& move) const;
   // Repeats `attempt` while it fails for a while.
   absl::Status UntilPatienceIsOver(const std::function<absl::Status()>& attempt) const;
 
-  absl::Status ReadShard(const PartitionVersion& version, const ShardInfo& shard,
-                         EmbeddingPartition* out) const;
-  absl::Status StoreShard(const PartitionVersion& version, const EmbeddingPartition& partition,
-                          const FindTargets& find_targets, ShardInfo* shard) const;
+  absl::Status ReadOnce(const ShardName& name, const ShardInfo& shard, Target target) const;
+  absl::Status StoreOnce(const ShardName& name, absl::Span<const uint64_t> checksums,
+                         SegmentSource source, const FindTargets& find_targets,
+                         ShardInfo* shard) const;
 
   BlobTransfer* const blobs_;
   const FindServer find_server_;

@@ -249,6 +249,19 @@ TEST_P(BlobStoreContractTest, SweepDeletesWhatIsNotKeptAndNothingNewerThanItsLis
   EXPECT_EQ(store->Sweep(8, keep)->blobs, 0);
 }
 
+TEST_P(BlobStoreContractTest, SweepKeepsAllThatATokenNames) {
+  const ShardName edges = {{{kEdgesType, 3}, 7}, 1};
+  ASSERT_THAT(Put(store.get(), edges, Content(1, 100)), IsOk());
+  ASSERT_THAT(Put(store.get(), {{{kEdgesType, 3}, 6}, 1}, Content(2, 100)), IsOk());
+  const Token keep_tokens[] = {7};
+
+  const auto swept = store->Sweep(8, {}, keep_tokens);
+
+  ASSERT_THAT(swept, IsOk());
+  EXPECT_EQ(swept->blobs, 1);
+  ExpectHolds(edges, Content(1, 100));
+}
+
 TEST_P(BlobStoreContractTest, ASweptNameMayBePutAnew) {
   ASSERT_THAT(Put(store.get(), kName, Content(1, 100)), IsOk());
   ASSERT_THAT(store->Sweep(7, {}), IsOk());

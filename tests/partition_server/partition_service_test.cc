@@ -578,7 +578,7 @@ TEST_F(PartitionServiceTest, OrdersCopyVerifyAndStoreManifests) {
   EXPECT_THAT(to->orders.Execute({4, CutParameters{}}, servers).status,
               StatusIs(absl::StatusCode::kInvalidArgument));
 
-  ASSERT_THAT(to->store.Sweep({9, {kName.version}}), IsOk());
+  ASSERT_THAT(to->store.Sweep({9, {kName.version}, {}}), IsOk());
   EXPECT_THAT(to->orders.Execute({5, VerifyShard{kName}}, servers).status, IsOk());
   EXPECT_THAT(to->orders.Execute({6, VerifyShard{{{{kManifestType, 0}, 9}, 0}}}, servers).status,
               StatusIs(absl::StatusCode::kNotFound));

@@ -94,11 +94,27 @@ TEST_F(PartitionSyncTest, ReportsWhoItIsAndRegistersForEver) {
   EXPECT_THAT(sync.Take(other), StatusIs(absl::StatusCode::kFailedPrecondition));
 }
 
+TEST_F(PartitionSyncTest, EdgesAreOnDiskAtOnceAndKeptByTheirToken) {
+  const ShardName edges = {{{kEdgesType, 0}, 7}, 0};
+  ASSERT_THAT(PutIn(edges), IsOk());
+  ASSERT_THAT(PutIn(kName), IsOk());
+
+  EXPECT_EQ(store.PlaceOf(edges), (Place{store.store_id(), 0}));
+  EXPECT_THAT(store.Passing(), ::testing::ElementsAre(kName));
+  StoreSyncClient::Answer answer = Answer();
+  answer.instructions.keep_list = KeepList{7, {}, {7}};
+  ASSERT_THAT(sync.Take(answer), IsOk());
+  EXPECT_THAT(store.Verify(edges), IsOk());
+  answer.instructions.keep_list = KeepList{7, {}, {}};
+  ASSERT_THAT(sync.Take(answer), IsOk());
+  EXPECT_THAT(store.Stat(edges), StatusIs(absl::StatusCode::kNotFound));
+}
+
 TEST_F(PartitionSyncTest, AKeepListIsSwept) {
   ASSERT_THAT(PutIn(kName), IsOk());
   ASSERT_THAT(PutIn(kOther), IsOk());
   StoreSyncClient::Answer answer = Answer();
-  answer.instructions.keep_list = KeepList{7, {kName.version}};
+  answer.instructions.keep_list = KeepList{7, {kName.version}, {}};
 
   ASSERT_THAT(sync.Take(answer), IsOk());
 

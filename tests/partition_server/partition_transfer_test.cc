@@ -284,5 +284,23 @@ TEST_F(PartitionTransferTest, APlaceOfAnEarlierIncarnationIsNotAsked) {
   EXPECT_EQ(transfer.calls(), before + 1);
 }
 
+TEST_F(PartitionTransferTest, AShardOfBytesIsStoredAndReadWhereItLies) {
+  const std::string bytes(static_cast<size_t>(kSegmentBytes) + 10, 'x');
+  ShardInfo shard;
+  shard.shard = 1;
+  transfer.Break("2", absl::UnavailableError("away"));
+
+  ASSERT_THAT(Client().StoreShard(version, bytes, At({1, 2, 3}, 1), &shard), IsOk());
+
+  EXPECT_EQ(shard.size_bytes, static_cast<int64_t>(bytes.size()));
+  EXPECT_THAT(StoresOf(shard), ElementsAre(3));
+  std::string read(bytes.size(), ' ');
+  ASSERT_THAT(Client().ReadShard(version, shard, {read.data(), read.size()}), IsOk());
+  EXPECT_EQ(read, bytes);
+  transfer.flip_checksums = true;
+  EXPECT_THAT(Client().ReadShard(version, shard, {read.data(), read.size()}),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("segment 0")));
+}
+
 }  // namespace
 }  // namespace weft::testing

@@ -116,6 +116,8 @@ absl::StatusOr<StoreSyncClient::Answer> AnswerFromProto(const v1::StoreSyncRespo
     for (const v1::PartitionVersion& version : response.keep_list().keep()) {
       list.keep.push_back(FromProto(version));
     }
+    list.keep_tokens.assign(response.keep_list().keep_tokens().begin(),
+                            response.keep_list().keep_tokens().end());
   }
   for (const v1::StoreOrder& proto : response.orders()) {
     WEFT_ASSIGN_OR_RETURN(StoreOrder order, OrderFromProto(proto));
