@@ -380,6 +380,12 @@ absl::Status CheckDataset(const DatasetSchema& schema, const std::string& entity
   }
   WEFT_RETURN_IF_ERROR(CheckCounts(schema, entity_path, manifest.ok() ? &*manifest : nullptr));
   for (const std::string& edge_path : edge_paths) {
+    if (absl::StartsWith(edge_path, kClusterPathPrefix)) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(edge_path,
+                       ": only a cluster trains on edges that its servers hold (weft cluster up); "
+                       "name a folder in edge_paths"));
+    }
     if (!std::filesystem::is_directory(edge_path, ignored)) {
       return absl::NotFoundError(
           absl::StrCat(edge_path, ": no such folder of edges; run `weft import` first"));

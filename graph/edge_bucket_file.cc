@@ -73,8 +73,9 @@ absl::Status BadId(const std::string& path, absl::string_view column, int64_t ro
 }
 
 // Checks a block of edges that begins at row `first`.
-absl::Status CheckBlock(const std::string& path, int64_t first, std::span<const int64_t> lhs,
-                        std::span<const int64_t> rhs, std::span<const int64_t> rel,
+template <typename Id>
+absl::Status CheckBlock(const std::string& path, int64_t first, std::span<const Id> lhs,
+                        std::span<const Id> rhs, std::span<const Id> rel,
                         const EdgeLimits& limits) {
   const bool by_relation = limits.lhs_counts.size() > 1;
   for (size_t i = 0; i < rel.size(); ++i) {
@@ -153,6 +154,12 @@ absl::StatusOr<int64_t> CountEdges(const std::string& edge_path, Bucket bucket) 
   return open->num_edges;
 }
 
+absl::Status CheckEdges(const std::string& what, int64_t first, const EdgeList& edges,
+                        const EdgeLimits& limits) {
+  WEFT_RETURN_IF_ERROR(CheckBlock<int32_t>(what, first, edges.lhs, edges.rhs, edges.rel, limits));
+  return CheckWeights(what, first, edges.weight);
+}
+
 absl::StatusOr<EdgeList> ReadEdges(const std::string& edge_path, Bucket bucket, int64_t begin,
                                    int64_t end, const EdgeLimits& limits) {
   EdgeList edges;
@@ -176,7 +183,7 @@ absl::StatusOr<EdgeList> ReadEdges(const std::string& edge_path, Bucket bucket, 
       column->resize(n);
       WEFT_RETURN_IF_ERROR(file.Read(name, first, std::span<int64_t>(*column)));
     }
-    WEFT_RETURN_IF_ERROR(CheckBlock(path, first, lhs, rhs, rel, limits));
+    WEFT_RETURN_IF_ERROR(CheckBlock<int64_t>(path, first, lhs, rhs, rel, limits));
     auto narrow = [](int64_t id) { return static_cast<int32_t>(id); };
     std::ranges::transform(lhs, std::back_inserter(edges.lhs), narrow);
     std::ranges::transform(rhs, std::back_inserter(edges.rhs), narrow);

@@ -32,6 +32,11 @@ struct EdgeLimits {
   std::span<const int64_t> rhs_counts;
 };
 
+// Whether a block of edges keeps to the limits, and its weights are finite and >= 0. `what`: its
+// origin, `first`: its first row there; for messages. Errors: InvalidArgument.
+absl::Status CheckEdges(const std::string& what, int64_t first, const EdgeList& edges,
+                        const EdgeLimits& limits);
+
 // Edges [begin, end) of a bucket, checked against `limits`. Weights must be finite and >= 0.
 absl::StatusOr<EdgeList> ReadEdges(const std::string& edge_path, Bucket bucket, int64_t begin,
                                    int64_t end, const EdgeLimits& limits);

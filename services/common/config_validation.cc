@@ -4,10 +4,12 @@
 #include <cstddef>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 
 namespace weft {
 namespace {
@@ -41,6 +43,7 @@ class Validation {
     CheckEntityTypes();
     CheckPartitions();
     CheckRelations();
+    CheckEdgePaths();
     CheckNegatives();
     CheckEvaluation();
     CheckParamSync();
@@ -125,6 +128,33 @@ class Validation {
       }
       CheckDimensions(r);
       CheckRegularizer(r);
+    }
+  }
+
+  void CheckEdgePaths() {
+    if (!Sound("edge_paths")) return;
+    absl::flat_hash_set<absl::string_view> names;
+    for (size_t i = 0; i < config_.edge_paths.size(); ++i) {
+      const std::string& path = config_.edge_paths[i];
+      const std::string key = ElementKey("edge_paths", i);
+      absl::string_view name = path;
+      if (absl::ConsumePrefix(&name, kClusterPathPrefix) != config_.HasClusterEdges()) {
+        problems_.Add(key, absl::StrCat("is \"", path, "\" beside \"", config_.edge_paths[0],
+                                        "\"; all edges are held by the cluster (cluster://NAME), "
+                                        "or none"));
+        continue;
+      }
+      if (!config_.HasClusterEdges()) continue;
+      if (name.empty() || name[0] == '.' || std::any_of(name.begin(), name.end(), [](char c) {
+            return !absl::ascii_isalnum(static_cast<unsigned char>(c)) && c != '-' && c != '_' &&
+                   c != '.';
+          })) {
+        problems_.Add(key, absl::StrCat("is \"", path,
+                                        "\"; the name after cluster:// consists of letters, "
+                                        "digits, '-', '_' and '.', and begins with no '.'"));
+      } else if (!names.insert(name).second) {
+        problems_.Add(key, absl::StrCat("\"", path, "\" is there twice"));
+      }
     }
   }
 

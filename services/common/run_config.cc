@@ -101,6 +101,10 @@ void RequireReferenceForExtraNames(const RunConfig& config, const ConfigOptions&
 
 }  // namespace
 
+bool RunConfig::HasClusterEdges() const {
+  return !edge_paths.empty() && absl::StartsWith(edge_paths.front(), kClusterPathPrefix);
+}
+
 int RunConfig::NumPartitions(Side side) const {
   int count = 1;
   for (const RelationConfig& relation : relations) {

@@ -12,10 +12,14 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "services/common/types.h"
 
 namespace weft {
+
+// An edge path whose edges a cluster's partition servers hold: "cluster://NAME".
+inline constexpr absl::string_view kClusterPathPrefix = "cluster://";
 
 enum class BucketOrder { kRandom, kAffinity, kInsideOut, kOutsideIn };
 enum class Compute { kFused, kReference };  // keys: "fp32" | "reference"
@@ -113,6 +117,8 @@ struct RunConfig {
   double init_tree_wait =
       30;  // seconds: how long distributed_tree_init_order keeps a trainer waiting
 
+  // Whether partition servers hold the edges: all edge paths are "cluster://NAME", or none.
+  bool HasClusterEdges() const;
   int EntityDimension(EntityTypeId type) const {
     return entities[type].dimension.value_or(dimension);
   }

@@ -17,7 +17,8 @@ absl::StatusOr<const BucketEdges*> EdgeCache::Get(const PassPosition& position, 
   if (current_ == nullptr || current_->key != key) {
     current_ = nullptr;  // its memory is free before the next edges are read
     executor_.Drain();
-    if (next_ != nullptr && next_->key == key) {
+    // What could not be read ahead may be readable now: a grant tells where its edges lie.
+    if (next_ != nullptr && next_->key == key && next_->edges.ok()) {
       current_ = std::move(next_);
     } else {
       next_ = nullptr;

@@ -1,26 +1,16 @@
 #include "services/trainer/edge_reader.h"
 
-#include <algorithm>
-#include <string>
 #include <utility>
 #include <vector>
 
-#include "graph/edge_bucket_file.h"
 #include "services/common/edge_chunk.h"
 #include "services/common/status_macros.h"
 #include "services/trainer/held_out_edges.h"
 
 namespace weft {
-namespace {
-
-// Edges read at a time, so that they are in memory once only.
-constexpr int64_t kBlock = int64_t{1} << 20;
-
-}  // namespace
 
 absl::StatusOr<BucketEdges> EdgeReader::Read(const PassPosition& position, Bucket bucket) const {
-  const std::string& path = task_.config.edge_paths[position.edge_path];
-  WEFT_ASSIGN_OR_RETURN(const int64_t in_bucket, CountEdges(path, bucket));
+  WEFT_ASSIGN_OR_RETURN(const int64_t in_bucket, source_.Count(position.edge_path, bucket));
   const EdgeRange range = EdgeChunkRange(in_bucket, position.edge_chunk, position.num_edge_chunks);
   if (range.size() == 0) return BucketEdges();
 
@@ -37,12 +27,8 @@ absl::StatusOr<BucketEdges> EdgeReader::Read(const PassPosition& position, Bucke
   PackedEdges train;
   PackedEdges apart;
   auto next_apart = held_out.begin();
-  for (int64_t begin = range.begin; begin < range.end; begin += kBlock) {
-    const int64_t end = std::min(range.end, begin + kBlock);
-    WEFT_ASSIGN_OR_RETURN(
-        const EdgeList block,
-        ReadEdges(path, bucket, begin, end, {task_.num_relations(), lhs_counts, rhs_counts}));
-    if (begin == range.begin) {
+  const auto take = [&](int64_t first, const EdgeList& block) {
+    if (first == range.begin) {
       const bool with_relations = task_.num_relations() > 1;
       train = PackedEdges(range.size() - num_held_out, with_relations, block.weighted());
       apart = PackedEdges(num_held_out, with_relations, block.weighted());
@@ -51,11 +37,14 @@ absl::StatusOr<BucketEdges> EdgeReader::Read(const PassPosition& position, Bucke
       const auto at = static_cast<size_t>(i);
       const Edge edge{block.lhs[at], block.rhs[at], block.rel[at],
                       block.weighted() ? block.weight[at] : 1.0f};
-      const bool is_held_out = next_apart != held_out.end() && *next_apart == begin + i;
+      const bool is_held_out = next_apart != held_out.end() && *next_apart == first + i;
       if (is_held_out) ++next_apart;
       (is_held_out ? apart : train).Append(edge);
     }
-  }
+    return absl::OkStatus();
+  };
+  WEFT_RETURN_IF_ERROR(source_.Read(position.edge_path, bucket, range.begin, range.end,
+                                    {task_.num_relations(), lhs_counts, rhs_counts}, take));
   BucketEdges edges;
   edges.train = GroupEdges(std::move(train), task_.spec.dynamic());
   edges.held_out = GroupEdges(std::move(apart), task_.spec.dynamic());

@@ -50,7 +50,7 @@ TrainingLoop::TrainingLoop(const TrainingTask& task, const Options& options,
       services_(services),
       live_(live),
       pool_(options.num_threads),
-      edge_reader_(task),
+      edge_reader_(task, services.edges),
       edges_(edge_reader_, options.pipeline.prefetch),
       pipeline_(task, options.pipeline, services.lock, services.params, services.partitions,
                 &pool_) {}

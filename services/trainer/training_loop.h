@@ -79,6 +79,7 @@ class TrainingLoop {
     PartitionClient* partitions = nullptr;
     const BatchStepFactory* steps = nullptr;
     TrainingObserver* observer = nullptr;  // may be null
+    EdgeSource* edges = nullptr;           // null: the folders of the task's edge paths
   };
 
   // `live` is the shared state that workers read and write, of the right names and shapes

@@ -84,6 +84,19 @@ TEST(ConfigRangesTest, LimitsAreAllowed) {
   }
 }
 
+TEST(ConfigEdgePathsTest, AreFoldersOrHeldByTheClusterByName) {
+  EXPECT_THAT(ParseSmall({"edge_paths=cluster://train,cluster://v-2.x_y"}), IsOk());
+  EXPECT_THAT(ProblemsWith({"edge_paths=cluster://train,edges"}),
+              HasSubstr("all edges are held by the cluster (cluster://NAME), or none"));
+  EXPECT_THAT(ProblemsWith({"edge_paths=edges,cluster://train"}), HasSubstr("or none"));
+  for (const char* wrong : {"", ".", "..", "a/b", "a b", "\xc3\xa4"}) {
+    EXPECT_THAT(ProblemsWith({std::string("edge_paths=cluster://") + wrong}),
+                HasSubstr("the name after cluster://"))
+        << wrong;
+  }
+  EXPECT_THAT(ProblemsWith({"edge_paths=cluster://a,cluster://a"}), HasSubstr("there twice"));
+}
+
 TEST(ConfigTypesTest, WrongTypesAreRefused) {
   EXPECT_THAT(ProblemsWith({R"(relations=[{"name":"r","lhs":"user","rhs":"user","weight":"1"}])"}),
               HasSubstr("relations[0].weight: must be a number, is the string \"1\""));
