@@ -57,6 +57,11 @@ bool CancelFlag::cancelled() const {
   return cancelled_;
 }
 
+void CancelFlag::Wait() {
+  MutexLock lock(&mu_);
+  while (!cancelled_) raised_.Wait(&mu_);
+}
+
 bool CancelFlag::WaitFor(absl::Duration delay) {
   const SteadyTime deadline = std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(delay);
   MutexLock lock(&mu_);

@@ -56,6 +56,7 @@ class CancelFlag {
  public:
   void Cancel() ABSL_LOCKS_EXCLUDED(mu_);
   bool cancelled() const ABSL_LOCKS_EXCLUDED(mu_);
+  void Wait() ABSL_LOCKS_EXCLUDED(mu_);
   // False when cancelled before `delay` was over.
   bool WaitFor(absl::Duration delay) ABSL_LOCKS_EXCLUDED(mu_);
 

@@ -40,6 +40,8 @@ GrpcLockClient::RunInfo RunInfoFromProto(const v1::RunInfo& proto) {
   for (const v1::DataSet& set : proto.data_sets()) {
     run.data_sets.push_back({set.edge_path(), set.digest()});
   }
+  run.edges_token = proto.edges_token();
+  run.largest_bucket = proto.largest_bucket();
   return run;
 }
 
@@ -89,6 +91,16 @@ absl::Status GrpcLockClient::TakeContext(const v1::RunContext& context) {
   return absl::IsAborted(status) ? absl::UnavailableError(status.message()) : status;
 }
 
+void GrpcLockClient::TellWaiting(const absl::Status& why) {
+  {
+    MutexLock lock(&mu_);
+    if (told_ == why.message()) return;
+    told_ = std::string(why.message());
+  }
+  WEFT_LOG_INFO("waiting for the lock server: address={} cause={}", options_.address,
+                std::string(why.message()));
+}
+
 template <typename Request, typename Response>
 absl::Status GrpcLockClient::Call(const SessionPtr& state, Request* request, Response* response,
                                   absl::Duration timeout, CallGroup* group, StartUnaryCall start) {
@@ -99,7 +111,9 @@ absl::Status GrpcLockClient::Call(const SessionPtr& state, Request* request, Res
   const absl::Status status =
       RetryCall(peer, options_.retry, Idempotency::kIdempotent, group->flag(), [&] {
         response->Clear();
-        WEFT_RETURN_IF_ERROR(UnaryCall(call, start));
+        const absl::Status called = UnaryCall(call, start);
+        if (!state->begun && IsTransient(called)) TellWaiting(called);
+        WEFT_RETURN_IF_ERROR(called);
         return TakeContext(response->context());
       });
   if (absl::IsAborted(status)) End(state, status);
@@ -130,6 +144,7 @@ absl::StatusOr<GrpcLockClient::SessionPtr> GrpcLockClient::Register() {
     session.name = response->name();
     session.run = RunInfoFromProto(response->run());
     session.lease = absl::Milliseconds(response->lease_ms());
+    state->begun = true;
     WEFT_ASSIGN_OR_RETURN(ServerList servers, ServerListFromProto(response->servers()));
     places_->Clear();
     places_->SetServers(std::move(servers));
@@ -219,6 +234,7 @@ absl::StatusOr<AcquireResult> GrpcLockClient::AcquireBucket(const AcquireRequest
     const Grant& grant = *result.grant;
     std::vector<PartitionVersion> bases;
     for (const GrantedPartition& p : grant.partitions) bases.push_back({p.key, p.base});
+    bases.insert(bases.end(), grant.edges.begin(), grant.edges.end());
     places_->AddGrant(grant.token, grant.places, grant.store_at, grant.replicas, std::move(bases));
     MutexLock lock(&state->mu);
     state->tokens.insert(grant.token);

@@ -57,6 +57,8 @@ class GrpcLockClient : public LockClient {
     std::vector<std::vector<int64_t>> entity_counts;  // [entity type][partition]
     int64_t num_dynamic_relations = 0;
     std::vector<DataSet> data_sets;
+    Token edges_token = kInitialToken;  // of the edges that partition servers hold
+    int64_t largest_bucket = 0;         // edges
   };
 
   struct Session {
@@ -113,6 +115,7 @@ class GrpcLockClient : public LockClient {
   // One session, from its registration to its end. Calls keep it while they use it.
   struct SessionState {
     Session session;
+    std::atomic<bool> begun = false;
     std::atomic<bool> ended = false;
     // The loop's numbers go on from session to session; the lock server's begin with 1.
     uint64_t number_offset = 0;
@@ -132,6 +135,8 @@ class GrpcLockClient : public LockClient {
   absl::StatusOr<SessionPtr> Live() ABSL_LOCKS_EXCLUDED(mu_);
   void End(const SessionPtr& state, const absl::Status& why);
   absl::Status TakeContext(const v1::RunContext& context);
+  // Says in the log why a session cannot begin yet; the same reason once.
+  void TellWaiting(const absl::Status& why) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Fills in context and incarnation, and calls until there is an answer.
   template <typename Request, typename Response>
@@ -156,6 +161,7 @@ class GrpcLockClient : public LockClient {
   mutable Mutex mu_;
   SessionPtr state_ ABSL_GUARDED_BY(mu_);
   std::vector<RunInfo::DataSet> data_sets_ ABSL_GUARDED_BY(mu_);
+  std::string told_ ABSL_GUARDED_BY(mu_);  // why no session could begin, at the last attempt
 
   std::thread heartbeats_;  // of the caller of EnsureSession
   std::unique_ptr<CancelFlag> heartbeats_end_;

@@ -122,6 +122,32 @@ absl::Status GrpcOperatorClient::ForgetStore(uint64_t store_id) {
   });
 }
 
+absl::StatusOr<v1::BeginImportResponse> GrpcOperatorClient::BeginImport(
+    v1::BeginImportRequest request) {
+  v1::BeginImportResponse response;
+  WEFT_RETURN_IF_ERROR(
+      Call(&request, &response, absl::ZeroDuration(), [&](auto* context, auto* reactor) {
+        stub_->async()->BeginImport(context, &request, &response, reactor);
+      }));
+  return response;
+}
+
+absl::Status GrpcOperatorClient::AddEdges(v1::AddEdgesRequest request) {
+  v1::AddEdgesResponse response;
+  return Call(&request, &response, absl::ZeroDuration(), [&](auto* context, auto* reactor) {
+    stub_->async()->AddEdges(context, &request, &response, reactor);
+  });
+}
+
+absl::Status GrpcOperatorClient::CompleteImport(uint64_t token) {
+  v1::CompleteImportRequest request;
+  request.set_token(token);
+  v1::CompleteImportResponse response;
+  return Call(&request, &response, absl::ZeroDuration(), [&](auto* context, auto* reactor) {
+    stub_->async()->CompleteImport(context, &request, &response, reactor);
+  });
+}
+
 std::string NewRequestId() {
   std::random_device device;
   return absl::StrFormat("%08x%08x%08x%08x", device(), device(), device(), device());

@@ -41,6 +41,11 @@ class GrpcOperatorClient {
   absl::StatusOr<uint64_t> Rollback(const std::string& request_id, int64_t version);
   absl::Status Pause(bool pause);
   absl::Status ForgetStore(uint64_t store_id);
+  // Edges that partition servers hold (lock_service.proto). The contexts of the requests are filled
+  // in.
+  absl::StatusOr<v1::BeginImportResponse> BeginImport(v1::BeginImportRequest request);
+  absl::Status AddEdges(v1::AddEdgesRequest request);
+  absl::Status CompleteImport(uint64_t token);
 
   // Ends all calls with Cancelled.
   void Cancel() { calls_.Cancel(); }

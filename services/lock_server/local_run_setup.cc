@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "graph/dataset_manifest.h"
 #include "services/common/status_macros.h"
 #include "services/lock_server/run_codec.h"
 #include "services/trainer/local/local_data.h"
@@ -42,6 +43,9 @@ RunPlan MakeClusterPlan(const RunConfig& config, const LocalData& data, int num_
   cluster.encode_state = EncodeState;
   cluster.init_tree = config.distributed_tree_init_order;
   cluster.init_tree_wait = Seconds(config.init_tree_wait);
+  for (const auto& [key, value] : SchemaSettings(DatasetSchemaOf(config))) {
+    cluster.import_schema.push_back(absl::StrCat(key, "=", value));
+  }
   return plan;
 }
 
@@ -59,10 +63,50 @@ LocalData DataOf(const RunState& state) {
   return data;
 }
 
-}  // namespace
+// What an import has brought; without one, what is known before: nothing.
+LocalData ImportedData(const RunConfig& config, const EdgeImport& import,
+                       const PlaceTable& places) {
+  LocalData data;
+  data.entity_counts = import.edges.entity_counts;
+  if (!import.complete) {
+    data.entity_counts.clear();
+    for (const EntityConfig& type : config.entities) {
+      data.entity_counts.emplace_back(type.num_partitions);
+    }
+  }
+  data.num_dynamic_relations = import.edges.num_dynamic_relations;
+  data.entities_digest = import.edges.entities_digest;
+  const int num_lhs = config.NumPartitions(Side::kLhs);
+  const int num_rhs = config.NumPartitions(Side::kRhs);
+  for (size_t i = 0; i < config.edge_paths.size(); ++i) {
+    LocalData::EdgePath& path = data.edge_paths.emplace_back();
+    if (!import.complete) continue;
+    path.digest = import.edges.paths[i].digest;
+    for (PartitionId lhs = 0; lhs < num_lhs; ++lhs) {
+      for (PartitionId rhs = 0; rhs < num_rhs; ++rhs) {
+        const PlaceTable::Shards* shards = places.Find(
+            EdgesVersion(import.token, static_cast<int>(i), {lhs, rhs}, num_lhs, num_rhs));
+        path.bucket_edges.push_back(
+            shards == nullptr ? 0 : shards->back().first_row + shards->back().num_rows);
+      }
+    }
+  }
+  return data;
+}
 
-absl::StatusOr<ClusterRunSetup> MakeClusterRun(const RunConfig& config, int num_param_servers) {
-  WEFT_ASSIGN_OR_RETURN(const LocalData data, ReadLocalData(config));
+// Whether an import that was begun before is one for this configuration.
+bool Fits(const ImportedEdges& edges, const RunConfig& config) {
+  std::vector<std::string> paths;
+  for (const ImportedEdges::Path& path : edges.paths) paths.push_back(path.path);
+  bool fits = paths == config.edge_paths && edges.entity_counts.size() == config.entities.size();
+  for (size_t t = 0; fits && t < config.entities.size(); ++t) {
+    fits = edges.entity_counts[t].size() == static_cast<size_t>(config.entities[t].num_partitions);
+  }
+  return fits;
+}
+
+ClusterRunSetup NewRun(const RunConfig& config, const LocalData& data, bool awaits_edges,
+                       int num_param_servers) {
   ClusterRunSetup setup;
   setup.plan = MakeClusterPlan(config, data, num_param_servers);
   RunState& state = setup.state;
@@ -79,11 +123,54 @@ absl::StatusOr<ClusterRunSetup> MakeClusterRun(const RunConfig& config, int num_
   for (const EntityConfig& type : config.entities) num_partitions.push_back(type.num_partitions);
   state.versions = VersionTable(num_partitions);
   state.config_json = RunConfigToJson(config, /*pbg_keys_only=*/false);
+  if (awaits_edges) {
+    setup.plan.bucket_edges.clear();
+    state.bucket_edges.clear();
+  }
   return setup;
+}
+
+// A run that has waited for its edges so far.
+absl::StatusOr<ClusterRunSetup> ContinueWaiting(const RunConfig& config, RunState stored,
+                                                int num_param_servers) {
+  EdgeImport import;
+  if (config.HasClusterEdges() && Fits(stored.edge_import.edges, config)) {
+    import = std::move(stored.edge_import);
+  }
+  LocalData data;
+  if (config.HasClusterEdges()) {
+    data = ImportedData(config, import, stored.places);
+  } else {
+    WEFT_ASSIGN_OR_RETURN(data, ReadLocalData(config));
+  }
+  ClusterRunSetup setup =
+      NewRun(config, data, config.HasClusterEdges() && !import.complete, num_param_servers);
+  RunState& state = setup.state;
+  state.run_id = stored.run_id;
+  if (!config.seed.has_value()) state.seed = stored.seed;
+  state.term = stored.term;
+  state.paused = stored.paused;
+  state.servers = std::move(stored.servers);
+  if (import.token != kInitialToken) state.places = std::move(stored.places);
+  state.edge_import = std::move(import);
+  return setup;
+}
+
+}  // namespace
+
+absl::StatusOr<ClusterRunSetup> MakeClusterRun(const RunConfig& config, int num_param_servers) {
+  if (config.HasClusterEdges()) {
+    return NewRun(config, ImportedData(config, {}, {}), /*awaits_edges=*/true, num_param_servers);
+  }
+  WEFT_ASSIGN_OR_RETURN(const LocalData data, ReadLocalData(config));
+  return NewRun(config, data, /*awaits_edges=*/false, num_param_servers);
 }
 
 absl::StatusOr<ClusterRunSetup> ContinueClusterRun(const RunConfig& config, RunState stored,
                                                    int num_param_servers) {
+  if (stored.bucket_edges.empty()) {
+    return ContinueWaiting(config, std::move(stored), num_param_servers);
+  }
   const LocalData data = DataOf(stored);
   std::vector<std::string> changes = data.entity_counts.size() == config.entities.size()
                                          ? DescribeChanges(stored.shape, MakeRunShape(config, data))

@@ -2,7 +2,9 @@
 // one that its folder holds. Its plan follows from the stored configuration, which rules.
 //
 // The data is looked at once, when the run is created: how many entities and edges there are. After
-// that the folder has all that is needed.
+// that the folder has all that is needed. Edges that partition servers hold come later, by an
+// import: until then the run only waits for them (RunState::bucket_edges is empty), and what it
+// will be follows from the configuration of each start.
 #pragma once
 
 #include <string>

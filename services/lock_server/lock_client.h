@@ -65,6 +65,8 @@ struct Grant {
   std::vector<VersionInfo> places;
   std::vector<StoreId> store_at;
   int replicas = 1;
+  // The edges of its buckets and of the hinted one, where partition servers hold them.
+  std::vector<PartitionVersion> edges;
 };
 
 struct AcquireRequest {

@@ -53,6 +53,10 @@ absl::StatusOr<Grant> GrantFromProto(const v1::Grant& proto) {
   }
   if (proto.has_hinted_bucket()) grant.hinted_bucket = FromProto(proto.hinted_bucket());
   for (const v1::PartitionKey& key : proto.let_go()) grant.let_go.push_back(FromProto(key));
+  for (const v1::VersionInfo& edges : proto.edges()) {
+    grant.places.push_back(FromProto(edges));
+    grant.edges.push_back(grant.places.back().version);
+  }
   grant.store_at.assign(proto.store_at().begin(), proto.store_at().end());
   grant.replicas = static_cast<int>(proto.replicas());
   return grant;

@@ -1,5 +1,6 @@
 #include "services/lock_server/lock_service_convert.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "services/common/rpc/proto_convert.h"
@@ -90,6 +91,12 @@ v1::RunInfo MakeRunInfo(const RunState& state) {
     data_set->set_edge_path(path.path);
     data_set->set_digest(path.digest);
   }
+  info.set_edges_token(state.edge_import.token);
+  int64_t largest = 0;
+  for (const std::vector<int64_t>& buckets : state.bucket_edges) {
+    for (const int64_t edges : buckets) largest = std::max(largest, edges);
+  }
+  info.set_largest_bucket(largest);
   return info;
 }
 
@@ -172,6 +179,9 @@ v1::Grant GrantToProto(const Grant& grant) {
     *to.mutable_hinted_bucket() = ToProto(*grant.hinted_bucket);
   }
   for (const PartitionKey& key : grant.let_go) *to.add_let_go() = ToProto(key);
+  for (const PartitionVersion& edges : grant.edges) {
+    *to.add_edges() = ToProto(PlacesOf(edges, grant));
+  }
   to.set_config_number(1);
   return to;
 }
@@ -186,6 +196,19 @@ v1::BucketReport ReportToProto(const BucketStats& stats) {
   if (stats.eval_before.has_value()) *to.mutable_eval_before() = ToProto(*stats.eval_before);
   if (stats.eval_after.has_value()) *to.mutable_eval_after() = ToProto(*stats.eval_after);
   return to;
+}
+
+ImportedEdges ImportedEdgesFromProto(const v1::BeginImportRequest& request) {
+  ImportedEdges edges;
+  for (const v1::ImportedEdges& path : request.edge_paths()) {
+    edges.paths.push_back({path.edge_path(), path.digest(), path.buckets(), path.edges()});
+  }
+  for (const v1::EntityTypeCounts& type : request.entity_types()) {
+    edges.entity_counts.emplace_back(type.counts().begin(), type.counts().end());
+  }
+  edges.num_dynamic_relations = request.num_dynamic_relations();
+  edges.entities_digest = request.entities_digest();
+  return edges;
 }
 
 absl::StatusOr<StoreReport> StoreReportFromProto(const v1::StoreSyncRequest& request) {
@@ -218,6 +241,9 @@ void InstructionsToProto(const StoreInstructions& instructions, v1::StoreSyncRes
     response->mutable_keep_list()->set_high_water(instructions.keep_list->high_water);
     for (const PartitionVersion& version : instructions.keep_list->keep) {
       *response->mutable_keep_list()->add_keep() = ToProto(version);
+    }
+    for (const Token token : instructions.keep_list->keep_tokens) {
+      response->mutable_keep_list()->add_keep_tokens(token);
     }
   }
   for (const NumberedOrder& order : instructions.orders) {
@@ -272,6 +298,7 @@ void ViewToProto(const RunView& view, v1::GetRunStateResponse* response) {
   }
   response->set_num_lhs(view.num_lhs);
   response->set_num_rhs(view.num_rhs);
+  for (const std::string& path : view.missing_edges) response->add_missing_edges(path);
   for (const BucketStatus bucket : view.buckets) {
     response->mutable_bucket_states()->push_back(static_cast<char>(bucket));
   }

@@ -20,6 +20,8 @@ ReleaseRequest ReleaseRequestFromProto(const v1::ReleaseBucketRequest& request);
 v1::Grant GrantToProto(const Grant& grant);
 v1::BucketReport ReportToProto(const BucketStats& stats);
 
+ImportedEdges ImportedEdgesFromProto(const v1::BeginImportRequest& request);
+
 // Errors: InvalidArgument for what no server of this version would send.
 absl::StatusOr<StoreReport> StoreReportFromProto(const v1::StoreSyncRequest& request);
 // All but context and run.

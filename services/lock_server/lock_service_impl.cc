@@ -44,6 +44,9 @@ ServerUnaryReactor* LockServiceImpl::CallAndWait(
     return [this, reactor, status = *status] {
       reactor->Finish(ToGrpcStatus(status));
       if (run_->superseded() && options_.on_superseded != nullptr) options_.on_superseded();
+      if (options_.on_edges_arrived != nullptr && run_->edges_arrived()) {
+        options_.on_edges_arrived();
+      }
     };
   };
   loop_->Submit(attempt, clock_.SteadyNow() + absl::ToChronoNanoseconds(wait));
@@ -173,6 +176,38 @@ ServerUnaryReactor* LockServiceImpl::StoreSync(CallbackServerContext* context,
         if (request->known_revision() == 0) *response->mutable_run() = run_info_;
         return absl::OkStatus();
       });
+}
+
+ServerUnaryReactor* LockServiceImpl::BeginImport(CallbackServerContext* context,
+                                                 const v1::BeginImportRequest* request,
+                                                 v1::BeginImportResponse* response) {
+  return Call(context, request, response, [=, this]() -> absl::Status {
+    WEFT_ASSIGN_OR_RETURN(const RunCoordinator::ImportTarget target,
+                          run_->BeginImport(ImportedEdgesFromProto(*request),
+                                            {request->schema().begin(), request->schema().end()}));
+    response->set_token(target.token);
+    response->set_complete(target.complete);
+    *response->mutable_servers() = ServerListToProto(run_->servers());
+    response->set_replicas(static_cast<uint32_t>(target.replicas));
+    return absl::OkStatus();
+  });
+}
+
+ServerUnaryReactor* LockServiceImpl::AddEdges(CallbackServerContext* context,
+                                              const v1::AddEdgesRequest* request,
+                                              v1::AddEdgesResponse* response) {
+  return Call(context, request, response, [=, this] {
+    std::vector<VersionInfo> buckets;
+    for (const v1::VersionInfo& bucket : request->buckets()) buckets.push_back(FromProto(bucket));
+    return run_->AddEdges(request->token(), buckets);
+  });
+}
+
+ServerUnaryReactor* LockServiceImpl::CompleteImport(CallbackServerContext* context,
+                                                    const v1::CompleteImportRequest* request,
+                                                    v1::CompleteImportResponse* response) {
+  return Call(context, request, response,
+              [=, this] { return run_->CompleteImport(request->token()); });
 }
 
 ServerUnaryReactor* LockServiceImpl::GetRunState(CallbackServerContext* context,

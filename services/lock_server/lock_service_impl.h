@@ -23,6 +23,8 @@ class LockServiceImpl : public v1::LockService::CallbackService {
     absl::Duration max_wait = absl::Seconds(10);
     // A later life of the run was met; called on the loop's thread after the call was answered.
     std::function<void()> on_superseded;
+    // The edges that the run waited for are there; called in the same way.
+    std::function<void()> on_edges_arrived = nullptr;
   };
 
   // All must outlive this object.
@@ -42,6 +44,9 @@ class LockServiceImpl : public v1::LockService::CallbackService {
   WEFT_LOCK_CALL(ReportUnreadable);
   WEFT_LOCK_CALL(ReportFailure);
   WEFT_LOCK_CALL(StoreSync);
+  WEFT_LOCK_CALL(BeginImport);
+  WEFT_LOCK_CALL(AddEdges);
+  WEFT_LOCK_CALL(CompleteImport);
   WEFT_LOCK_CALL(GetRunState);
   WEFT_LOCK_CALL(GetCheckpoint);
   WEFT_LOCK_CALL(PinCheckpoint);

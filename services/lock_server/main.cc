@@ -1,5 +1,6 @@
 // weft-lock-server: the run of a cluster, behind LockService.
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -8,10 +9,12 @@
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "services/common/clock.h"
 #include "services/common/file_util.h"
 #include "services/common/logging.h"
+#include "services/common/retry.h"
 #include "services/common/rpc/server_runner.h"
 #include "services/common/run_config.h"
 #include "services/common/shutdown_signals.h"
@@ -60,29 +63,52 @@ absl::StatusOr<ClusterRunSetup> SetUp(const Flags& flags, const RunConfig& confi
   return ContinueClusterRun(config, *std::move(stored), flags.param_servers);
 }
 
-absl::Status Run(const Flags& flags, const RunConfig& config) {
-  ShutdownSignals signals;
-  WEFT_RETURN_IF_ERROR(MakeDirectories(flags.data_dir));
-  WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<RocksDbRunStore> store,
-                        RocksDbRunStore::Open(flags.data_dir + "/run"));
-  WEFT_ASSIGN_OR_RETURN(ClusterRunSetup setup, SetUp(flags, config, store.get()));
+// The port of the life before is free again a little after its server has ended.
+absl::StatusOr<std::unique_ptr<ServerRunner>> StartServer(const ServerRunner::Options& options,
+                                                          bool again, ShutdownSignals* signals,
+                                                          LockServiceImpl* service) {
+  RetryOptions retry;
+  retry.patience = absl::Seconds(10);
+  Backoff backoff(retry, /*seed=*/1);
+  while (true) {
+    absl::StatusOr<std::unique_ptr<ServerRunner>> server = ServerRunner::Start(options, {service});
+    if (server.ok() || !again) return server;
+    const auto delay = backoff.Next(std::chrono::steady_clock::now());
+    if (!delay.has_value() || signals->WaitFor(*delay)) return server;
+  }
+}
+
+// Serves one life of the run, until the end of the process is asked for, or the edges that the run
+// waits for are there: true then, and the next life begins (`again`). `listen`: the address, from
+// the first life on.
+absl::StatusOr<bool> Serve(const Flags& flags, const RunConfig& config, RocksDbRunStore* store,
+                           ShutdownSignals* signals, bool again, std::string* listen) {
+  WEFT_ASSIGN_OR_RETURN(ClusterRunSetup setup, SetUp(flags, config, store));
   const absl::Duration lease = absl::FromChrono(setup.plan.cluster->lease);
   WEFT_ASSIGN_OR_RETURN(
       const std::unique_ptr<RunCoordinator> run,
-      RunCoordinator::Start(std::move(setup.plan), std::move(setup.state), store.get()));
-  RunLoop loop(run.get(), store.get(), Clock::Real(), EndAtOnce,
-               [](const std::string& event) { WEFT_LOG_INFO("{}", event); });
+      RunCoordinator::Start(std::move(setup.plan), std::move(setup.state), store));
+  auto loop =
+      std::make_unique<RunLoop>(run.get(), store, Clock::Real(), EndAtOnce,
+                                [](const std::string& event) { WEFT_LOG_INFO("{}", event); });
+  CancelFlag ended;
   LockServiceImpl service(
       {.lease = lease,
        .max_wait = std::min(absl::Seconds(10), lease / 3),
        .on_superseded =
-           [] { EndAtOnce(absl::FailedPreconditionError("a later life of this run exists")); }},
-      run.get(), &loop, Clock::Real());
+           [] { EndAtOnce(absl::FailedPreconditionError("a later life of this run exists")); },
+       .on_edges_arrived = [&ended] { ended.Cancel(); }},
+      run.get(), loop.get(), Clock::Real());
   WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<ServerRunner> server,
-                        ServerRunner::Start({.listen = flags.listen,
-                                             .security = {.allow_plain_text = flags.insecure},
-                                             .on_drain = [&loop] { loop.Drain(); }},
-                                            {&service}));
+                        StartServer({.listen = *listen,
+                                     .security = {.allow_plain_text = flags.insecure},
+                                     .on_drain = [&loop] { loop->Drain(); }},
+                                    again, signals, &service));
+  const absl::Cleanup in_order = [&] {
+    server->Drain();
+    loop.reset();  // its thread uses the service until it has ended
+  };
+  *listen = server->address();
   const RunContext context = run->context();
   WEFT_LOG_INFO("lock server: address={} run={} term={} generation={}", server->address(),
                 context.run_id, context.term, context.generation.value_or(0));
@@ -90,9 +116,24 @@ absl::Status Run(const Flags& flags, const RunConfig& config) {
   if (!flags.address_file.empty()) {
     WEFT_RETURN_IF_ERROR(WriteFileAtomically(flags.address_file, server->address() + "\n"));
   }
-  signals.Wait();
+  signals->SetListener([&ended] { ended.Cancel(); });
+  const absl::Cleanup no_listener = [signals] { signals->SetListener(nullptr); };
+  ended.Wait();
+  return !signals->requested();
+}
+
+absl::Status Run(const Flags& flags, const RunConfig& config) {
+  ShutdownSignals signals;
+  WEFT_RETURN_IF_ERROR(MakeDirectories(flags.data_dir));
+  WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<RocksDbRunStore> store,
+                        RocksDbRunStore::Open(flags.data_dir + "/run"));
+  std::string listen = flags.listen;
+  for (bool again = false, ended = false; !ended; again = true) {
+    WEFT_ASSIGN_OR_RETURN(const bool more,
+                          Serve(flags, config, store.get(), &signals, again, &listen));
+    ended = !more;
+  }
   WEFT_LOG_INFO("lock server: ends");
-  server->Drain();
   return absl::OkStatus();
 }
 

@@ -67,6 +67,9 @@ void EncodeInto(const RunState& from, v1::StoredRunState* to) {
   for (const std::vector<int64_t>& edges : from.bucket_edges) {
     to->add_bucket_edges()->mutable_edges()->Add(edges.begin(), edges.end());
   }
+  if (from.edge_import.token != kInitialToken) {
+    Encode(from.edge_import, to->mutable_edge_import());
+  }
 }
 
 void DecodeCluster(const v1::StoredRunState& from, RunState* to) {
@@ -100,6 +103,7 @@ void DecodeCluster(const v1::StoredRunState& from, RunState* to) {
   for (const v1::StoredBucketEdges& edges : from.bucket_edges()) {
     to->bucket_edges.emplace_back(edges.edges().begin(), edges.edges().end());
   }
+  to->edge_import = Decode(from.edge_import());
 }
 
 absl::StatusOr<RunRecord> DecodeState(const v1::StoredRunState& from) {
@@ -254,6 +258,29 @@ ManifestMarked Decode(const v1::StoredManifestMarked& from) {
 
 void EncodeInto(const ParametersReady&, v1::RunRecord* to) { to->mutable_parameters_ready(); }
 
+void EncodeInto(const ImportBegan& from, v1::RunRecord* to) {
+  Encode(EdgeImport{from.token, false, from.edges}, to->mutable_import_began());
+}
+
+ImportBegan DecodeBegan(const v1::StoredEdgeImport& from) {
+  EdgeImport import = Decode(from);
+  return {import.token, std::move(import.edges)};
+}
+
+void EncodeInto(const EdgesAdded& from, v1::RunRecord* to) {
+  for (const VersionInfo& bucket : from.buckets) {
+    Encode(bucket, to->mutable_edges_added()->add_buckets());
+  }
+}
+
+EdgesAdded Decode(const v1::StoredEdgesAdded& from) {
+  EdgesAdded to;
+  for (const v1::StoredVersionPlaces& bucket : from.buckets()) to.buckets.push_back(Decode(bucket));
+  return to;
+}
+
+void EncodeInto(const ImportCompleted&, v1::RunRecord* to) { to->mutable_import_completed(); }
+
 std::string Bytes(const v1::RunRecord& message) {
   std::string bytes;
   const bool ok = message.SerializeToString(&bytes);
@@ -317,6 +344,12 @@ absl::StatusOr<RunRecord> DecodeRecord(absl::string_view bytes) {
       return change(Decode(message.manifest_marked()));
     case Record::kParametersReady:
       return change(ParametersReady{});
+    case Record::kImportBegan:
+      return change(DecodeBegan(message.import_began()));
+    case Record::kEdgesAdded:
+      return change(Decode(message.edges_added()));
+    case Record::kImportCompleted:
+      return change(ImportCompleted{});
     case Record::RECORD_NOT_SET:
       break;
   }

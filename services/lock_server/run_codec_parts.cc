@@ -247,6 +247,38 @@ Manifest Decode(const v1::StoredManifest& from) {
   return to;
 }
 
+void Encode(const EdgeImport& from, v1::StoredEdgeImport* to) {
+  to->set_token(from.token);
+  to->set_complete(from.complete);
+  for (const ImportedEdges::Path& path : from.edges.paths) {
+    v1::StoredImportedEdges* p = to->add_paths();
+    p->set_path(path.path);
+    p->set_digest(path.digest);
+    p->set_buckets(path.buckets);
+    p->set_edges(path.edges);
+  }
+  for (const std::vector<int64_t>& counts : from.edges.entity_counts) {
+    to->add_entity_counts()->mutable_counts()->Add(counts.begin(), counts.end());
+  }
+  to->set_num_dynamic_relations(from.edges.num_dynamic_relations);
+  to->set_entities_digest(from.edges.entities_digest);
+}
+
+EdgeImport Decode(const v1::StoredEdgeImport& from) {
+  EdgeImport to;
+  to.token = from.token();
+  to.complete = from.complete();
+  for (const v1::StoredImportedEdges& path : from.paths()) {
+    to.edges.paths.push_back({path.path(), path.digest(), path.buckets(), path.edges()});
+  }
+  for (const v1::StoredCounts& counts : from.entity_counts()) {
+    to.edges.entity_counts.emplace_back(counts.counts().begin(), counts.counts().end());
+  }
+  to.edges.num_dynamic_relations = from.num_dynamic_relations();
+  to.edges.entities_digest = from.entities_digest();
+  return to;
+}
+
 void Encode(Token token, const GrantRecord& from, v1::StoredGrant* to) {
   to->set_token(token);
   to->set_session(from.session);

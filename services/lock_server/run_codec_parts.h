@@ -34,6 +34,8 @@ void Encode(const VersionInfo& from, v1::StoredVersionPlaces* to);
 VersionInfo Decode(const v1::StoredVersionPlaces& from);
 void Encode(const Manifest& from, v1::StoredManifest* to);
 Manifest Decode(const v1::StoredManifest& from);
+void Encode(const EdgeImport& from, v1::StoredEdgeImport* to);
+EdgeImport Decode(const v1::StoredEdgeImport& from);
 void Encode(Token token, const GrantRecord& from, v1::StoredGrant* to);
 GrantRecord Decode(const v1::StoredGrant& from);
 // Without its live grants.

@@ -50,7 +50,7 @@ absl::StatusOr<std::unique_ptr<RunCoordinator>> RunCoordinator::Start(RunPlan pl
     state.attempts.clear();
     state.parameters_ready = true;
   } else if (state.position.pass == 0 && state.done.empty() &&
-             state.manifests.manifests().empty()) {
+             state.manifests.manifests().empty() && !plan.bucket_edges.empty()) {
     state.manifests.Put(Beginning(state));
   }
   WEFT_RETURN_IF_ERROR(store->Replace(state));
@@ -60,6 +60,7 @@ absl::StatusOr<std::unique_ptr<RunCoordinator>> RunCoordinator::Start(RunPlan pl
   {
     MutexLock lock(&run->mu_);
     WEFT_RETURN_IF_ERROR(run->Advance());
+    if (run->AwaitsEdges()) run->Event(run->MissingEdges());
   }
   return run;
 }
@@ -92,6 +93,7 @@ bool RunCoordinator::Complete() const {
 }
 
 bool RunCoordinator::Done() const {
+  if (AwaitsEdges()) return false;
   const PassPosition& position = state_.position;
   const bool epoch_begins =
       position.edge_path == 0 && position.edge_chunk == 0 && state_.done.empty();
@@ -109,6 +111,7 @@ bool RunCoordinator::ManifestPending() const {
 RunPhase RunCoordinator::Phase() const {
   if (state_.failure.has_value()) return RunPhase::kFailed;
   if (state_.paused) return RunPhase::kPaused;
+  if (AwaitsEdges()) return RunPhase::kPreparing;
   if (!state_.parameters_ready) {
     return state_.generation == 1 ? RunPhase::kPreparing : RunPhase::kRewinding;
   }
@@ -188,6 +191,7 @@ RunCoordinator::SessionId RunCoordinator::Register() {
 absl::StatusOr<std::string> RunCoordinator::Register(const Registration& registration) {
   MutexLock lock(&mu_);
   if (registration.incarnation == 0) return absl::InvalidArgumentError("no incarnation");
+  if (AwaitsEdges()) return absl::UnavailableError(absl::StrCat("the run ", MissingEdges()));
   if (registration.protocol_version != kProtocolVersion ||
       registration.algorithm_version != kAlgorithmVersion) {
     return absl::FailedPreconditionError(absl::StrCat(

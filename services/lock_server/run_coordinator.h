@@ -117,6 +117,29 @@ class RunCoordinator {
   //   Aborted: a newer incarnation of it has registered.
   absl::StatusOr<StoreInstructions> Sync(const StoreReport& report);
 
+  // --- Edges that partition servers hold, in a cluster (proto/weft/v1/lock_service.proto) ---
+
+  struct ImportTarget {
+    Token token = kInitialToken;
+    bool complete = false;
+    int replicas = 1;
+  };
+  // The same content goes on where it was. `schema`: what the import was made with.
+  // Errors:
+  //   AlreadyExists: the run has other edges.
+  //   FailedPrecondition: it has its edges in folders; or the import is of another configuration.
+  absl::StatusOr<ImportTarget> BeginImport(const ImportedEdges& edges,
+                                           const std::vector<std::string>& schema);
+  // Errors:
+  //   Aborted: another import has taken its place.
+  //   InvalidArgument: no bucket of it, or of other shards than before.
+  //   FailedPrecondition: a place is not registered or not durable.
+  absl::Status AddEdges(Token token, const std::vector<VersionInfo>& buckets);
+  // Errors: Aborted, as AddEdges; FailedPrecondition when buckets are missing.
+  absl::Status CompleteImport(Token token);
+  // The edges that the run waits for are there: it begins with a new coordinator.
+  bool edges_arrived() const;
+
   // --- Time ---
 
   // Ends sessions that are silent or stalled, gives up servers that are silent for too long, begins
@@ -221,6 +244,13 @@ class RunCoordinator {
   absl::Status EndSession(SessionId id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status Fail(TrainingFailure failure) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
+  // Edges (run_coordinator_edges.cc).
+  bool AwaitsEdges() const { return plan_.cluster.has_value() && plan_.bucket_edges.empty(); }
+  std::string MissingEdges() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);  // for people
+  void AddEdgesOf(Bucket bucket, Grant* grant) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status CheckEdges(const VersionInfo& bucket) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void CountLostEdges() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
   // Passes, manifests, rewinds (run_coordinator_passes.cc).
   void BeginPass() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The position goes on; gives the statistics of the pass that is over.
@@ -301,6 +331,7 @@ class RunCoordinator {
   bool places_lost_ ABSL_GUARDED_BY(mu_) = false;       // since RewindIfLost
   bool manifests_changed_ ABSL_GUARDED_BY(mu_) = true;  // or their places, since CommitManifests
   bool cut_ordered_ ABSL_GUARDED_BY(mu_) = false;       // of this pass
+  int64_t lost_edges_ ABSL_GUARDED_BY(mu_) = 0;         // buckets of which a shard lies nowhere
   SteadyTime last_manifest_ ABSL_GUARDED_BY(mu_);
   uint64_t garbage_ ABSL_GUARDED_BY(mu_) = 1;  // grows when something became garbage
   uint64_t servers_revision_ ABSL_GUARDED_BY(mu_) = 0;

@@ -172,6 +172,7 @@ Grant RunCoordinator::Describe(Token token, const GrantRecord& record) const {
   if (plan_.cluster.has_value()) {
     grant.store_at = StoresByRoom(token);
     grant.replicas = plan_.cluster->partition_replicas;
+    for (const Bucket& b : record.buckets) AddEdgesOf(b, &grant);
   }
   return grant;
 }
@@ -203,6 +204,7 @@ void RunCoordinator::AddHint(SessionId id, const SessionRecord& session,
     grant->hint.push_back({key, Base(session, key)});
     AddPlaces(grant->hint.back(), &grant->places);
   }
+  AddEdgesOf(*grant->hinted_bucket, grant);
 }
 
 absl::StatusOr<ReleaseResult> RunCoordinator::Release(SessionId id, const ReleaseRequest& request) {
@@ -398,7 +400,9 @@ absl::StatusOr<std::vector<Place>> RunCoordinator::ReportUnreadable(SessionId id
   if (live == state_.grants.end() || live->second.session != id) return GrantHasEnded(token);
   const GrantRecord::Base* base = Find(live->second, name.version.key);
   const PlaceTable::Shards* shards = state_.places.Find(name.version);
-  if (base == nullptr || base->token != name.version.token || shards == nullptr ||
+  // Edges are the same for all.
+  const bool edges = name.version.key.entity_type == kEdgesType;
+  if ((!edges && (base == nullptr || base->token != name.version.token)) || shards == nullptr ||
       name.shard >= shards->size()) {
     return absl::AbortedError(absl::StrCat("version ", name.version.token, " of ",
                                            Name(name.version.key), " is not what grant ", token,

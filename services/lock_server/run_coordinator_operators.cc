@@ -131,7 +131,12 @@ RunView RunCoordinator::View(bool with_buckets) const {
   if (view.phase == RunPhase::kDone) {
     view.reason = view.progress.stopped_early ? "stopped early" : "complete";
   }
-  if (!state_.parameters_ready && plan_.cluster.has_value()) {
+  if (AwaitsEdges()) {
+    view.reason = MissingEdges();
+    for (const EdgePath& path : state_.edge_paths) view.missing_edges.push_back(path.path);
+  } else if (lost_edges_ > 0) {
+    view.reason = absl::StrCat("edges of ", lost_edges_, " buckets are lost; import them again");
+  } else if (!state_.parameters_ready && plan_.cluster.has_value()) {
     view.reason = absl::StrCat("waits for ", plan_.cluster->num_param_servers,
                                " parameter servers to be ready");
   } else if (view.phase == RunPhase::kRunning && view.servers.partition_servers.empty()) {

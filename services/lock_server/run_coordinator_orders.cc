@@ -41,6 +41,9 @@ KeepList RunCoordinator::MakeKeepList() const {
       if (base.token != kInitialToken) list.keep.push_back({base.key, base.token});
     }
   }
+  if (state_.edge_import.token != kInitialToken) {
+    list.keep_tokens.push_back(state_.edge_import.token);
+  }
   std::ranges::sort(list.keep);
   const auto repeated = std::ranges::unique(list.keep);
   list.keep.erase(repeated.begin(), repeated.end());
@@ -251,8 +254,10 @@ absl::Status RunCoordinator::TakeResult(const ServerInfo& server, const OrderRes
     PlacesChanged copied;
     for (const ShardInfo& shard : result.stored->shards) {
       for (const Place& place : shard.places) {
+        // Edges are on disk at memory stores, too.
+        const bool on_disk = server.durable || copy->version.key.entity_type == kEdgesType;
         const bool there =
-            place.incarnation == 0 ? server.durable : place.incarnation == server.incarnation;
+            place.incarnation == 0 ? on_disk : place.incarnation == server.incarnation;
         if (shard.shard != copy->shard.shard || place.store_id != server.store_id || !there) {
           continue;
         }

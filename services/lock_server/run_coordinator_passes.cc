@@ -15,7 +15,7 @@ void RunCoordinator::BeginPass() {
   accounting_.reset();
   cut_ordered_ = false;
   ++grant_revision_;
-  if (Done()) return;
+  if (AwaitsEdges() || Done()) return;
   const PassPosition& position = state_.position;
   accounting_.emplace(plan_.bucket_edges[static_cast<size_t>(position.edge_path)], plan_.num_rhs,
                       position);
@@ -125,6 +125,7 @@ absl::Status RunCoordinator::Advance() {
   if (!plan_.cluster.has_value()) return absl::OkStatus();
   if (state_.failure.has_value()) return absl::OkStatus();
   WEFT_RETURN_IF_ERROR(RewindIfLost());
+  if (AwaitsEdges()) return absl::OkStatus();
   if (!state_.parameters_ready) {
     const bool ready = AllParams([](const ParamServerState& params, const RunState& state) {
       return params.generation == state.generation;
@@ -243,6 +244,7 @@ bool RunCoordinator::IsWhole(const Manifest& manifest) const {
 
 absl::Status RunCoordinator::RewindIfLost() {
   if (!std::exchange(places_lost_, false)) return absl::OkStatus();
+  CountLostEdges();
   for (const PartitionKey& key : state_.versions.keys()) {
     const PartitionVersion current = {key, state_.versions.current(key)};
     if (current.token == kInitialToken || state_.places.IsReadable(current)) continue;

@@ -126,6 +126,9 @@ absl::StatusOr<StoreInstructions> RunCoordinator::Sync(const StoreReport& report
       (server.role != ServerRole::kPartition && server.role != ServerRole::kParam)) {
     return absl::InvalidArgumentError("not a partition or parameter server with its ids");
   }
+  if (AwaitsEdges() && server.role == ServerRole::kParam) {
+    return absl::UnavailableError(absl::StrCat("the run ", MissingEdges()));
+  }
   WEFT_RETURN_IF_ERROR(RegisterServer(server));
   WEFT_RETURN_IF_ERROR(TakeReport(report));
   WEFT_RETURN_IF_ERROR(Advance());

@@ -36,6 +36,8 @@ struct ClusterOptions {
   // `init_tree_wait` at most.
   bool init_tree = true;
   Duration init_tree_wait = std::chrono::seconds(30);
+  // What of the configuration an import must have been made with: "entities.user.num_partitions=4".
+  std::vector<std::string> import_schema;
 };
 
 struct RunPlan {
@@ -49,7 +51,8 @@ struct RunPlan {
   // function of it alone, and runs repeatable; unset: as measured in this process.
   std::optional<double> edges_per_second;
   int num_epochs = 1;
-  // By edge path: edges per bucket, [lhs partition, rhs partition], of all edge chunks.
+  // By edge path: edges per bucket, [lhs partition, rhs partition], of all edge chunks. Empty: the
+  // run waits for its edges.
   std::vector<std::vector<int64_t>> bucket_edges;
   EarlyStoppingOptions early_stopping;
   // Unset: a run in one process. Sessions and grants end with it, checkpoints are its files.

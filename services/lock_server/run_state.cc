@@ -150,6 +150,17 @@ void Apply(const ManifestMarked& marked, RunState* state) {
 
 void Apply(const ParametersReady&, RunState* state) { state->parameters_ready = true; }
 
+void Apply(const ImportBegan& began, RunState* state) {
+  state->places.Retain([](const PartitionVersion& v) { return v.key.entity_type != kEdgesType; });
+  state->edge_import = {began.token, false, began.edges};
+}
+
+void Apply(const EdgesAdded& added, RunState* state) {
+  for (const VersionInfo& bucket : added.buckets) state->places.Set(bucket.version, bucket.shards);
+}
+
+void Apply(const ImportCompleted&, RunState* state) { state->edge_import.complete = true; }
+
 }  // namespace
 
 void ApplyChange(const RunChange& change, RunState* state) {
@@ -177,7 +188,8 @@ void RewindTo(const Manifest& manifest, RunState* state) {
   }
   for (const Token token : gone) state->manifests.Remove(token);
   state->places.Retain([&](const PartitionVersion& version) {
-    return state->manifests.Holds(version) || HoldsManifestBlob(*state, version);
+    return version.key.entity_type == kEdgesType || state->manifests.Holds(version) ||
+           HoldsManifestBlob(*state, version);
   });
 }
 

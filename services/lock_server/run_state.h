@@ -43,6 +43,29 @@ struct ReleaseOutcome {
   bool operator==(const ReleaseOutcome&) const = default;
 };
 
+// The edges that partition servers hold, of a run whose edge paths are "cluster://NAME": what an
+// import brings. Its buckets are versions (kEdgesType) in the place table.
+struct ImportedEdges {
+  struct Path {
+    std::string path;
+    uint64_t digest = 0;  // as EdgePath's
+    int64_t buckets = 0;  // with edges
+    int64_t edges = 0;
+    bool operator==(const Path&) const = default;
+  };
+  std::vector<Path> paths;
+  std::vector<std::vector<int64_t>> entity_counts;  // [entity type][partition]
+  int64_t num_dynamic_relations = 0;
+  uint64_t entities_digest = 0;
+  bool operator==(const ImportedEdges&) const = default;
+};
+
+struct EdgeImport {
+  Token token = kInitialToken;  // of its buckets' versions; 0: none has begun
+  bool complete = false;
+  ImportedEdges edges;
+};
+
 struct SessionRecord {
   std::string name;
   uint64_t number = 0;                   // of the last acquire that was answered with a grant
@@ -97,8 +120,10 @@ struct RunState {
 
   // In a cluster.
   std::string config_json;  // the run's configuration
-  // By edge path: edges per bucket, [lhs partition, rhs partition], of all edge chunks.
+  // By edge path: edges per bucket, [lhs partition, rhs partition], of all edge chunks. Empty: the
+  // run waits for its edges; shape, position and versions are set when they are there.
   std::vector<std::vector<int64_t>> bucket_edges;
+  EdgeImport edge_import;
   std::vector<ServerRecord> servers;  // parameter servers in the order that placement follows
   PlaceTable places;
   ManifestCatalog manifests;
@@ -175,11 +200,21 @@ struct ManifestMarked {
   std::map<std::string, double> metrics;  // to be added
 };
 struct ParametersReady {};
+// Takes the place of an import that is not complete.
+struct ImportBegan {
+  Token token = kInitialToken;
+  ImportedEdges edges;
+};
+struct EdgesAdded {
+  std::vector<VersionInfo> buckets;
+};
+// The run can begin: see MakeClusterRun.
+struct ImportCompleted {};
 
-using RunChange =
-    std::variant<SessionBegan, SessionEnded, GrantMade, GrantsVoided, GrantReleased, RunFailed,
-                 RunPaused, ServerRegistered, ServerLost, PlacesChanged, VersionStored,
-                 ManifestBegan, ManifestCommitted, ManifestMarked, ParametersReady>;
+using RunChange = std::variant<SessionBegan, SessionEnded, GrantMade, GrantsVoided, GrantReleased,
+                               RunFailed, RunPaused, ServerRegistered, ServerLost, PlacesChanged,
+                               VersionStored, ManifestBegan, ManifestCommitted, ManifestMarked,
+                               ParametersReady, ImportBegan, EdgesAdded, ImportCompleted>;
 
 void ApplyChange(const RunChange& change, RunState* state);
 

@@ -80,7 +80,8 @@ struct RunView {
   std::vector<ManifestView> manifests;  // oldest first
   int num_lhs = 0;
   int num_rhs = 0;
-  std::vector<BucketStatus> buckets;  // [lhs, rhs]
+  std::vector<BucketStatus> buckets;       // [lhs, rhs]
+  std::vector<std::string> missing_edges;  // edge paths for whose edges the run waits
 };
 
 struct CheckpointView {

@@ -45,15 +45,17 @@ inline VersionInfo StoredAt(PartitionVersion version, const std::vector<Place>& 
 }
 
 struct ClusterRun {
-  explicit ClusterRun(RunPlan plan) : plan(std::move(plan)) { Restart(); }
+  explicit ClusterRun(RunPlan plan) : ClusterRun(plan, MakeState(plan.num_lhs)) {}
+  ClusterRun(RunPlan plan, RunState first) : plan(std::move(plan)), first(std::move(first)) {
+    Restart();
+  }
 
   // A new life from what was synced.
   void Restart() {
     coordinator.reset();
     store.LoseUnsynced();
     const std::optional<RunState> stored = *store.Load();
-    auto started =
-        RunCoordinator::Start(plan, stored.value_or(MakeState(plan.num_lhs)), &store, clock);
+    auto started = RunCoordinator::Start(plan, stored.value_or(first), &store, clock);
     WEFT_CHECK(started.ok());
     coordinator = *std::move(started);
   }
@@ -137,6 +139,7 @@ struct ClusterRun {
   }
 
   const RunPlan plan;
+  const RunState first;
   std::map<StoreId, ServerInfo> heard;
   FakeClock clock;
   LogRunStore store;
