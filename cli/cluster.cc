@@ -7,18 +7,24 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "cli/checkpoint_pull.h"
 #include "cli/cluster_processes.h"
 #include "cli/commands.h"
+#include "cli/edge_upload.h"
 #include "cli/progress.h"
 #include "cli/reference_hook.h"
 #include "cli/run_status.h"
 #include "graph/checkpoint/checkpoint_dir.h"
+#include "graph/dataset_manifest.h"
 #include "services/common/file_util.h"
 #include "services/common/mutex.h"
+#include "services/common/retry.h"
 #include "services/common/run_config.h"
 #include "services/common/shutdown_signals.h"
 #include "services/common/status_macros.h"
@@ -44,6 +50,46 @@ struct Flags {
   std::string json;
 };
 
+// Brings edges while the processes are looked after.
+class BackgroundUpload {
+ public:
+  static absl::StatusOr<std::unique_ptr<BackgroundUpload>> Start(const std::string& lock_server,
+                                                                 const RunConfig& config) {
+    std::unique_ptr<BackgroundUpload> upload(new BackgroundUpload);
+    GrpcOperatorClient::Options lock;
+    lock.address = lock_server;
+    lock.retry.patience = kPatience;
+    WEFT_ASSIGN_OR_RETURN(upload->lock_server_, GrpcOperatorClient::Create(std::move(lock)));
+    upload->thread_ = std::thread([upload = upload.get(), &config] {
+      const absl::Status status =
+          UploadEdges(upload->lock_server_.get(), config, {}, &upload->cancel_).status();
+      MutexLock lock(&upload->mu_);
+      upload->status_ = status;
+    });
+    return upload;
+  }
+  ~BackgroundUpload() {
+    cancel_.Cancel();
+    if (lock_server_ != nullptr) lock_server_->Cancel();
+    if (thread_.joinable()) thread_.join();
+  }
+
+  // OK while it is under way, and when it is done.
+  absl::Status status() {
+    MutexLock lock(&mu_);
+    return status_;
+  }
+
+ private:
+  BackgroundUpload() = default;
+
+  CancelFlag cancel_;
+  std::unique_ptr<GrpcOperatorClient> lock_server_;
+  std::thread thread_;
+  Mutex mu_;
+  absl::Status status_ ABSL_GUARDED_BY(mu_);
+};
+
 class ClusterUp {
  public:
   ClusterUp(const Flags& flags, const RunConfig& config) : flags_(flags), config_(config) {}
@@ -59,6 +105,7 @@ class ClusterUp {
                           LocalFolderLock::Acquire(data_dir_));
     WEFT_ASSIGN_OR_RETURN(processes_, StartProcesses(&signals));
     absl::Status status = Follow(&signals);
+    upload_ = nullptr;
     progress_ = nullptr;
     if (status.ok() && !signals.requested()) status = Pull();
     stopped_ = signals.requested();
@@ -153,12 +200,34 @@ class ClusterUp {
       WEFT_RETURN_IF_ERROR(state.status());
       answered = now;
       revision = state->revision();
+      WEFT_RETURN_IF_ERROR(BringEdges(*state));
+      if (!state->missing_edges().empty()) continue;  // how many there are is not known yet
       Show(*state);
       if (state->phase() == v1::RUN_PHASE_FAILED) {
         return absl::AbortedError(absl::StrCat("the run has failed: ", state->reason()));
       }
       if (state->phase() == v1::RUN_PHASE_DONE && LastVersionIsWhole(*state)) break;
     }
+    return absl::OkStatus();
+  }
+
+  // Edges that the run waits for are brought, if `weft import` has made them on this machine.
+  absl::Status BringEdges(const v1::GetRunStateResponse& state) {
+    if (upload_ != nullptr) return upload_->status();
+    if (state.missing_edges().empty() || asked_for_edges_) return absl::OkStatus();
+    const RunConfig local = WithLocalEdges(config_);
+    const absl::Status here =
+        CheckDataset(DatasetSchemaOf(local), local.entity_path, local.edge_paths);
+    const std::string paths = absl::StrJoin(state.missing_edges(), ", ");
+    if (absl::IsNotFound(here)) {
+      asked_for_edges_ = true;
+      Say(absl::StrCat("the run waits for the edges of ", paths, "; bring them with: weft import ",
+                       flags_.config, " INPUT... --to ", processes_->lock_server()));
+      return absl::OkStatus();
+    }
+    WEFT_RETURN_IF_ERROR(here);
+    Say(absl::StrCat("brings the edges of ", paths, " from ", local.edge_paths.front()));
+    WEFT_ASSIGN_OR_RETURN(upload_, BackgroundUpload::Start(processes_->lock_server(), config_));
     return absl::OkStatus();
   }
 
@@ -225,6 +294,8 @@ class ClusterUp {
   const RunConfig& config_;
   std::string data_dir_;
   std::unique_ptr<ClusterProcesses> processes_;
+  std::unique_ptr<BackgroundUpload> upload_;
+  bool asked_for_edges_ = false;
   std::unique_ptr<ProgressReporter> progress_;
   Mutex mu_;
   std::unique_ptr<GrpcOperatorClient> lock_server_ ABSL_GUARDED_BY(mu_);

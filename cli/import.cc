@@ -15,12 +15,16 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "cli/commands.h"
+#include "cli/edge_upload.h"
 #include "cli/progress.h"
 #include "cli/reference_hook.h"
 #include "cli/report_file.h"
 #include "graph/import/bad_line_log.h"
 #include "graph/import/importer.h"
+#include "services/common/retry.h"
 #include "services/common/run_config.h"
+#include "services/common/status_macros.h"
+#include "services/lock_server/grpc_operator_client.h"
 
 namespace weft::cli {
 namespace {
@@ -36,6 +40,8 @@ struct Flags {
   int weight_column = LineFormat::kNoColumn;
   int64_t memory_bytes = ImportOptions().memory_bytes;
   int threads = 0;
+  std::string to;
+  bool insecure = false;
   std::string json;
   ImportOptions import;  // what has a flag of the same meaning goes here directly
 };
@@ -193,6 +199,46 @@ class ImportProgressBar {
   std::unique_ptr<ProgressReporter> reporter_;
 };
 
+// Brings what has been imported to the cluster.
+absl::Status Bring(const Flags& flags, const RunConfig& config) {
+  GrpcOperatorClient::Options lock;
+  lock.address = flags.to;
+  lock.retry.patience = absl::Minutes(1);
+  lock.security.allow_plain_text = flags.insecure;
+  EdgeUploadOptions options;
+  options.security = lock.security;
+  WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<GrpcOperatorClient> lock_server,
+                        GrpcOperatorClient::Create(std::move(lock)));
+  std::unique_ptr<ProgressReporter> progress;
+  options.on_progress = [&](int64_t edges, int64_t all_edges) {
+    if (progress == nullptr) {
+      ProgressReporter::Options bar;
+      bar.title = "upload";
+      bar.unit = "edges";
+      bar.total = all_edges;
+      progress = std::make_unique<ProgressReporter>(bar);
+    }
+    progress->SetDone(edges);
+  };
+  CancelFlag cancel;
+  const auto start = std::chrono::steady_clock::now();
+  const absl::StatusOr<EdgeUpload> upload =
+      UploadEdges(lock_server.get(), config, options, &cancel);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  if (progress != nullptr) progress->Abandon();
+  WEFT_RETURN_IF_ERROR(upload.status());
+  if (upload->already) {
+    std::cout << "the cluster at " << flags.to << " has these edges already\n";
+  } else {
+    std::cout << "brought " << Plural(upload->edges, "edge", "edges") << " in "
+              << Plural(upload->buckets, "bucket", "buckets") << " ("
+              << absl::StrFormat("%.1f", static_cast<double>(upload->bytes) / 1e6)
+              << " MB) to the cluster at " << flags.to << " in "
+              << absl::StrFormat("%.2f", seconds.count()) << " s\n";
+  }
+  return absl::OkStatus();
+}
+
 int RunImport(const Flags& flags) {
   const absl::StatusOr<ConfigResult> config =
       LoadRunConfig(flags.config, flags.overrides, ProgramConfigOptions());
@@ -200,7 +246,16 @@ int RunImport(const Flags& flags) {
   for (const std::string& warning : config->warnings) {
     std::cerr << "weft import: warning: " << warning << "\n";
   }
-  ImportOptions options = MakeOptions(flags, config->config);
+  const bool for_cluster = config->config.HasClusterEdges();
+  if (!flags.to.empty() && !for_cluster) {
+    return Fail("import",
+                absl::InvalidArgumentError(absl::StrCat(
+                    "--to is for edge_paths that a cluster holds, such as cluster://train; ",
+                    config->config.edge_paths[0], " is a folder")),
+                /*usage=*/true);
+  }
+  const RunConfig local = WithLocalEdges(config->config);
+  ImportOptions options = MakeOptions(flags, local);
   if (absl::Status status = CheckImportOptions(options); !status.ok()) {
     return Fail("import", status, /*usage=*/true);
   }
@@ -215,10 +270,19 @@ int RunImport(const Flags& flags) {
   for (const std::string& warning : report->warnings) {
     std::cerr << "weft import: warning: " << warning << "\n";
   }
-  PrintReport(*report, config->config, seconds.count());
+  PrintReport(*report, local, seconds.count());
+  if (!flags.to.empty()) {
+    if (absl::Status status = Bring(flags, config->config); !status.ok()) {
+      return Fail("import", status);
+    }
+  } else if (for_cluster) {
+    std::cout << "for " << absl::StrJoin(config->config.edge_paths, ", ")
+              << ": `weft cluster up` takes them from here, --to ADDRESS brings them to the lock "
+                 "server of a cluster\n";
+  }
   if (flags.json.empty()) return 0;
   const absl::Status written =
-      WriteReport(flags.json, ReportToJson(*report, config->config, seconds.count()));
+      WriteReport(flags.json, ReportToJson(*report, local, seconds.count()));
   return written.ok() ? 0 : Fail("import", written);
 }
 
@@ -298,6 +362,13 @@ void AddImportCommand(CLI::App& app, Action* action) {
       ->check(CLI::Range(1, 1024))
       ->default_str("");
   command->add_flag("--force", flags->import.force, "Replace the files of another import");
+  command
+      ->add_option("--to", flags->to,
+                   "Bring the edges to the cluster of this lock server, host:port; for edge_paths "
+                   "cluster://NAME")
+      ->type_name("ADDRESS")
+      ->default_str("");
+  command->add_flag("--insecure", flags->insecure, "With --to: plain text beyond this machine");
   command->add_flag("--pbg-compatible", flags->import.pbg_compatible,
                     "Write files for empty buckets too when there are more than 4,096 buckets");
   command
@@ -309,7 +380,8 @@ void AddImportCommand(CLI::App& app, Action* action) {
   AddReportOption(*command, &flags->json, "Write what was done as JSON to this file");
   command->footer(
       "Example:\n"
-      "  weft import run.json train.tsv valid.tsv.gz --lhs-col 0 --rel-col 1 --rhs-col 2\n");
+      "  weft import run.json train.tsv valid.tsv.gz --lhs-col 0 --rel-col 1 --rhs-col 2\n"
+      "  weft import run.json train.tsv --lhs-col 0 --rhs-col 1 --to 127.0.0.1:7000\n");
   command->callback([flags, action] { *action = [flags] { return RunImport(*flags); }; });
 }
 

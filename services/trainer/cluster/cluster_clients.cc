@@ -15,6 +15,7 @@
 #include "services/partition_server/grpc_blob_client.h"
 #include "services/partition_server/partition_transfer.h"
 #include "services/trainer/cluster/client_options.h"
+#include "services/trainer/cluster/cluster_edge_source.h"
 #include "services/trainer/cluster/reporting_partition_client.h"
 
 namespace weft {
@@ -59,6 +60,12 @@ class ClusterClientsImpl : public ClusterClients {
         },
         [this](int64_t bytes) { lock_->AddProgress(static_cast<uint64_t>(bytes)); }, options_.retry,
         transfers_.flag());
+    if (config.HasClusterEdges()) {
+      edges_.emplace(
+          ClusterEdgeSource::Options{session_.run.edges_token, config.NumPartitions(Side::kLhs),
+                                     config.NumPartitions(Side::kRhs)},
+          &places_, &*transfer_, &*partitions_);
+    }
     params_.emplace(
         ParamOptions(config, options_.retry), [this] { return ParamSession(); }, Clock::Real());
     return absl::OkStatus();
@@ -67,6 +74,7 @@ class ClusterClientsImpl : public ClusterClients {
   GrpcLockClient& lock() override { return *lock_; }
   PartitionClient& partitions() override { return *partitions_; }
   ParamClient& params() override { return *params_; }
+  EdgeSource* edges() override { return edges_.has_value() ? &*edges_ : nullptr; }
 
   void Cancel() override {
     lock_->Cancel();
@@ -102,6 +110,7 @@ class ClusterClientsImpl : public ClusterClients {
   std::optional<PartitionTransfer> transfer_;
   std::optional<ClusterPartitionClient> cluster_partitions_;
   std::optional<ReportingPartitionClient> partitions_;
+  std::optional<ClusterEdgeSource> edges_;
   std::optional<ClusterParamClient> params_;
 };
 

@@ -15,6 +15,7 @@
 #include "services/lock_server/grpc_lock_client.h"
 #include "services/param_server/param_client.h"
 #include "services/partition_server/partition_client.h"
+#include "services/trainer/edge_source.h"
 
 namespace weft {
 
@@ -41,6 +42,8 @@ class ClusterClients {
   virtual GrpcLockClient& lock() = 0;
   virtual PartitionClient& partitions() = 0;
   virtual ParamClient& params() = 0;
+  // The edges that partition servers hold; null: they lie in folders.
+  virtual EdgeSource* edges() = 0;
 
   // Ends everything that waits; errors are Cancelled then.
   virtual void Cancel() = 0;

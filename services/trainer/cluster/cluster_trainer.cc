@@ -76,10 +76,10 @@ class ClusterTrainerImpl : public ClusterTrainer {
     options.pipeline.background_store = memory.background_store;
     options.pipeline.resident_partitions = task_.config.resident_partitions;
     ClusterObserver observer(&clients_->lock());
-    TrainingLoop loop(
-        task_, options,
-        {&clients_->lock(), &clients_->params(), &clients_->partitions(), factory, &observer},
-        &live);
+    TrainingLoop loop(task_, options,
+                      {&clients_->lock(), &clients_->params(), &clients_->partitions(), factory,
+                       &observer, clients_->edges()},
+                      &live);
     absl::StatusOr<TrainingSummary> summary = loop.Run(stop_);
     if (stop_ && absl::IsCancelled(summary.status())) {
       clients_->lock().Leave().IgnoreError();
@@ -132,6 +132,10 @@ class ClusterTrainerImpl : public ClusterTrainer {
   }
 
   absl::Status CheckData(const GrpcLockClient::RunInfo& run) {
+    if (task_.config.HasClusterEdges()) {
+      largest_bucket_ = run.largest_bucket;
+      return absl::OkStatus();  // they are the run's own
+    }
     WEFT_ASSIGN_OR_RETURN(const LocalData data, ReadLocalData(task_.config));
     std::vector<GrpcLockClient::RunInfo::DataSet> sets;
     for (size_t i = 0; i < data.edge_paths.size(); ++i) {

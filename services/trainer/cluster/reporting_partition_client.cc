@@ -46,14 +46,23 @@ ReportingPartitionClient::Unreadable ReportingPartitionClient::TakeUnreadable(
 
 absl::Status ReportingPartitionClient::Read(const PartitionVersion& version,
                                             EmbeddingPartition* out) {
+  return Read(version, [&]() -> absl::StatusOr<int64_t> {
+    WEFT_RETURN_IF_ERROR(client_->Read(version, out));
+    return Bytes(*out);
+  });
+}
+
+absl::Status ReportingPartitionClient::Read(const PartitionVersion& version,
+                                            absl::FunctionRef<absl::StatusOr<int64_t>()> read) {
   Backoff backoff(retry_, version.token);
   while (true) {
-    const absl::Status status = client_->Read(version, out);
+    const absl::StatusOr<int64_t> bytes = read();
+    const absl::Status& status = bytes.status();
     const Unreadable unreadable = TakeUnreadable(version);
     const std::optional<Token> grant = places_->GrantFrom(version);
     const absl::Status told = grant.has_value() ? Report(*grant, unreadable) : absl::OkStatus();
     if (status.ok()) {
-      report_moved_(Bytes(*out));
+      report_moved_(*bytes);
       return status;  // if the session has ended, its next call says so
     }
     // What all places say is final for them, not for the version.

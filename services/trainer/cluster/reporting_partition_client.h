@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "services/common/cluster_types.h"
@@ -40,6 +41,9 @@ class ReportingPartitionClient : public PartitionClient {
   void NoteUnreadable(const ShardName& shard, const Place& place) ABSL_LOCKS_EXCLUDED(mu_);
 
   absl::Status Read(const PartitionVersion& version, EmbeddingPartition* out) override;
+  // The same for what `read` reads of `version`, which gives the number of bytes.
+  absl::Status Read(const PartitionVersion& version,
+                    absl::FunctionRef<absl::StatusOr<int64_t>()> read);
   absl::Status Store(const PartitionVersion& version, const EmbeddingPartition& partition) override;
 
  private:
