@@ -123,19 +123,24 @@ std::vector<OrderBook::Wanted> RunCoordinator::OrdersForPartitions(const ServerR
   AddManifestOrders(store, &orders);
   const auto replicas = static_cast<size_t>(Replicas());
   if (replicas < 2) return orders;
-  size_t copies = 0;
+  std::vector<CopyShard> copies;
   for (const auto& [version, shards] : state_.places.versions()) {
     if (version.key.entity_type == kManifestType) continue;
     for (const ShardInfo& shard : shards) {
-      if (shard.places.empty() || shard.places.size() >= replicas || copies >= kMaxCopies) continue;
+      if (shard.places.empty() || shard.places.size() >= replicas) continue;
       // The first one in turn that does not have it.
       const std::vector<StoreId> turn = StoresByRoom(version.token + shard.shard);
       const auto target =
           std::ranges::find_if(turn, [&](StoreId candidate) { return !LiesAt(shard, candidate); });
-      if (target == turn.end() || *target != store) continue;
-      orders.push_back({Key("copy", {version, shard.shard}), CopyShard{version, shard}});
-      ++copies;
+      if (target != turn.end() && *target == store) copies.push_back({version, shard});
     }
+  }
+  // In an order of their own, not the table's: the same ones are wanted until they are done.
+  std::ranges::sort(
+      copies, {}, [](const CopyShard& copy) { return std::pair(copy.version, copy.shard.shard); });
+  if (copies.size() > kMaxCopies) copies.resize(kMaxCopies);
+  for (CopyShard& copy : copies) {
+    orders.push_back({Key("copy", {copy.version, copy.shard.shard}), std::move(copy)});
   }
   return orders;
 }
