@@ -93,6 +93,9 @@ class GrpcLockClient : public LockClient {
   // Shown by the heartbeats: batches trained, bytes moved.
   void AddProgress(uint64_t amount) { progress_.fetch_add(amount, std::memory_order_relaxed); }
 
+  // Aborted once the session has ended, with the reason.
+  absl::Status SessionStatus() ABSL_LOCKS_EXCLUDED(mu_) { return Live().status(); }
+
   // For those who call with what this process knows of the run's life.
   RunFence* fence() { return &fence_; }
 

@@ -58,6 +58,7 @@ absl::Status ClusterParamClient::Join(SharedState* live) {
     return absl::FailedPreconditionError("the run has shared parameters, but no parameter server");
   }
   cancel_ = std::make_unique<CancelFlag>();
+  session_status_ = session.status;
   {
     MutexLock lock(&mu_);
     servers_.clear();
@@ -98,7 +99,7 @@ absl::Status ClusterParamClient::JoinServer(int server, const ParamCaller& calle
     std::optional<JoinRequest> request = sync_->BeginJoin(server, caller);
     while (request) {
       absl::StatusOr<JoinPage> page;
-      status = RetryCall(peer, options_.retry, Idempotency::kIdempotent, cancel_.get(), [&] {
+      status = CallServer(peer, [&] {
         page = client->Join(*request);
         return page.status();
       });
@@ -110,6 +111,15 @@ absl::Status ClusterParamClient::JoinServer(int server, const ParamCaller& calle
     if (!absl::IsFailedPrecondition(status) || request->page == 0) return status;
   }
   return status;
+}
+
+absl::Status ClusterParamClient::CallServer(const Peer& peer,
+                                            absl::FunctionRef<absl::Status()> call) {
+  return RetryCall(peer, options_.retry, Idempotency::kIdempotent, cancel_.get(),
+                   [&]() -> absl::Status {
+                     if (session_status_ != nullptr) WEFT_RETURN_IF_ERROR(session_status_());
+                     return call();
+                   });
 }
 
 void ClusterParamClient::StartThreads() {
@@ -228,7 +238,7 @@ absl::Status ClusterParamClient::PushOnce(int server, bool flush) {
   const auto sent = static_cast<int64_t>(request.rows.Bytes());
   absl::StatusOr<PushAnswer> answer;
   const auto push = [&] {
-    return RetryCall(peer, options_.retry, Idempotency::kIdempotent, cancel_.get(), [&] {
+    return CallServer(peer, [&] {
       answer = client->Push(request);
       return answer.status();
     });

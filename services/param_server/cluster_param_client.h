@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -46,6 +47,9 @@ class ClusterParamClient : public ParamClient {
   struct Session {
     ParamCaller caller;
     std::vector<std::shared_ptr<ParamServerClient>> servers;
+    // Aborted once the lock server has ended the session: a server that does not answer is not
+    // waited for any longer. Any thread; may be null.
+    std::function<absl::Status()> status;
   };
   using GetSession = std::function<absl::StatusOr<Session>()>;
 
@@ -89,6 +93,8 @@ class ClusterParamClient : public ParamClient {
   void ExchangeForEver(int server);
   absl::Status Round(int server, bool flush);
   absl::Status PushOnce(int server, bool flush);
+  // Repeats `call` until patience or the session is over.
+  absl::Status CallServer(const Peer& peer, absl::FunctionRef<absl::Status()> call);
   // Waits for the next round; whether it is for a flush, or none to end.
   std::optional<bool> AwaitRound(int server, int64_t* flush_number);
   void AwaitThrottle(int server);
@@ -104,6 +110,7 @@ class ClusterParamClient : public ParamClient {
   std::unique_ptr<ParameterSync> sync_;
   SharedState* live_ = nullptr;
   std::unique_ptr<CancelFlag> cancel_;
+  std::function<absl::Status()> session_status_;
   std::atomic<int64_t> pass_{0};
   // Steady time of the oldest last exchange; workers look at it before each batch.
   std::atomic<SteadyTime::rep> fresh_since_{0};

@@ -107,7 +107,8 @@ class ClusterParamClientTest : public ::testing::Test {
     trainer->client = std::make_unique<ClusterParamClient>(
         options,
         [this, t = trainer.get()]() -> absl::StatusOr<ClusterParamClient::Session> {
-          ClusterParamClient::Session session{{{"run", 1, 0, 1}, t->incarnation}, {}};
+          ClusterParamClient::Session session{
+              {{"run", 1, 0, 1}, t->incarnation}, {}, session_status_};
           for (auto& server : servers_) {
             session.servers.push_back(std::make_shared<DirectClient>(server.get()));
           }
@@ -137,7 +138,22 @@ class ClusterParamClientTest : public ::testing::Test {
 
   std::vector<std::unique_ptr<FakeServer>> servers_;
   uint64_t incarnations_ = 0;
+  std::function<absl::Status()> session_status_;
 };
+
+TEST_F(ClusterParamClientTest, AServerIsNotWaitedForOnceTheSessionIsOver) {
+  Start(1);
+  servers_[0]->down = true;
+  session_status_ = [this]() -> absl::Status {
+    if (servers_[0]->calls_while_down < 3) return absl::OkStatus();
+    return absl::AbortedError("the session has ended");
+  };
+  auto trainer = AddTrainer();
+
+  EXPECT_THAT(trainer->client->Join(&trainer->state), StatusIs(absl::StatusCode::kAborted));
+
+  EXPECT_EQ(servers_[0]->calls_while_down, 3);
+}
 
 TEST_F(ClusterParamClientTest, TrainersOfSeveralServersComeToTheSameValues) {
   Start(3);

@@ -88,6 +88,7 @@ class ClusterClientsImpl : public ClusterClients {
     WEFT_RETURN_IF_ERROR(lock_->AwaitPrepared());
     ClusterParamClient::Session params;
     params.caller = {session.context, session.incarnation};
+    params.status = [this] { return lock_->SessionStatus(); };
     for (const ServerInfo& server : places_.servers().param_servers) {
       WEFT_ASSIGN_OR_RETURN(const auto channel, param_channels_.Get(server.address));
       GrpcParamClient::Options options;
