@@ -7,6 +7,65 @@
 #include "services/common/status_macros.h"
 
 namespace weft {
+namespace {
+
+absl::Status Restore(RowBlockStore* store, SnapshotBlobs* blobs, InitialParameters* initial,
+                     const std::string& run_id, const RestoreParameters& order) {
+  if (order.num_servers == 0 || order.server_index >= order.num_servers) {
+    return absl::InvalidArgumentError("a restore without a place in the order of servers");
+  }
+  WEFT_ASSIGN_OR_RETURN(SharedLayout layout, initial->Layout());
+  const RowBlockStore::Share share{run_id, order.generation, std::move(layout),
+                                   static_cast<int>(order.server_index),
+                                   static_cast<int>(order.num_servers)};
+  return store->Install(
+      share, order.first_open_pass, [&](RowTable* table) -> absl::StatusOr<int64_t> {
+        if (order.snapshots.empty()) {
+          WEFT_RETURN_IF_ERROR(initial->Fill(table));
+          return 0;
+        }
+        SnapshotRestore restore(table);
+        for (const VersionInfo& version : order.snapshots) {
+          WEFT_ASSIGN_OR_RETURN(const ParamSnapshot snapshot, blobs->Read(version));
+          if (snapshot.run_id != run_id) {
+            return absl::FailedPreconditionError(
+                absl::StrCat("a snapshot of run ", snapshot.run_id, ", not of ", run_id));
+          }
+          WEFT_RETURN_IF_ERROR(restore.Add(snapshot));
+        }
+        WEFT_RETURN_IF_ERROR(restore.Finish());
+        return restore.steps();
+      });
+}
+
+absl::StatusOr<VersionInfo> Store(RowBlockStore* store, SnapshotBlobs* blobs,
+                                  const StoreSnapshot& order) {
+  const std::optional<RowBlockStore::Share> share = store->share();
+  if (!share) return absl::UnavailableError("no parameters are installed");
+  WEFT_ASSIGN_OR_RETURN(const std::shared_ptr<const ParamSnapshot> snapshot,
+                        store->Snapshot(share->generation, order.first_open_pass));
+  return blobs->Store(order, *snapshot);
+}
+
+}  // namespace
+
+OrderResult ExecuteParamOrder(RowBlockStore* store, SnapshotBlobs* blobs,
+                              InitialParameters* initial, const std::string& run_id,
+                              const NumberedOrder& order) {
+  OrderResult result{order.id, absl::OkStatus(), std::nullopt};
+  if (const auto* restore = std::get_if<RestoreParameters>(&order.order)) {
+    result.status = Restore(store, blobs, initial, run_id, *restore);
+  } else if (const auto* cut = std::get_if<CutParameters>(&order.order)) {
+    result.status = store->Cut(cut->generation, cut->first_open_pass);
+  } else if (const auto* snapshot = std::get_if<StoreSnapshot>(&order.order)) {
+    absl::StatusOr<VersionInfo> stored = Store(store, blobs, *snapshot);
+    result.status = stored.status();
+    if (stored.ok()) result.stored = *std::move(stored);
+  } else {
+    result.status = absl::InvalidArgumentError("an order that is not for a parameter server");
+  }
+  return result;
+}
 
 ParamOrders::ParamOrders(RowBlockStore* store, SnapshotBlobs* blobs, InitialParameters* initial,
                          std::function<void()> changed)
@@ -64,65 +123,13 @@ void ParamOrders::Work() {
       job = std::move(queue_.front());
       queue_.pop_front();
     }
-    OrderResult result = Execute(job);
+    OrderResult result = ExecuteParamOrder(store_, blobs_, initial_, job.run_id, job.order);
     {
       MutexLock lock(&mu_);
       results_.push_back(std::move(result));
     }
     changed_();
   }
-}
-
-OrderResult ParamOrders::Execute(const Job& job) {
-  OrderResult result{job.order.id, absl::OkStatus(), std::nullopt};
-  if (const auto* restore = std::get_if<RestoreParameters>(&job.order.order)) {
-    result.status = Restore(job.run_id, *restore);
-  } else if (const auto* cut = std::get_if<CutParameters>(&job.order.order)) {
-    result.status = store_->Cut(cut->generation, cut->first_open_pass);
-  } else if (const auto* snapshot = std::get_if<StoreSnapshot>(&job.order.order)) {
-    absl::StatusOr<VersionInfo> stored = Store(*snapshot);
-    result.status = stored.status();
-    if (stored.ok()) result.stored = *std::move(stored);
-  } else {
-    result.status = absl::InvalidArgumentError("an order that is not for a parameter server");
-  }
-  return result;
-}
-
-absl::Status ParamOrders::Restore(const std::string& run_id, const RestoreParameters& order) {
-  if (order.num_servers == 0 || order.server_index >= order.num_servers) {
-    return absl::InvalidArgumentError("a restore without a place in the order of servers");
-  }
-  WEFT_ASSIGN_OR_RETURN(SharedLayout layout, initial_->Layout());
-  const RowBlockStore::Share share{run_id, order.generation, std::move(layout),
-                                   static_cast<int>(order.server_index),
-                                   static_cast<int>(order.num_servers)};
-  return store_->Install(
-      share, order.first_open_pass, [&](RowTable* table) -> absl::StatusOr<int64_t> {
-        if (order.snapshots.empty()) {
-          WEFT_RETURN_IF_ERROR(initial_->Fill(table));
-          return 0;
-        }
-        SnapshotRestore restore(table);
-        for (const VersionInfo& version : order.snapshots) {
-          WEFT_ASSIGN_OR_RETURN(const ParamSnapshot snapshot, blobs_->Read(version));
-          if (snapshot.run_id != run_id) {
-            return absl::FailedPreconditionError(
-                absl::StrCat("a snapshot of run ", snapshot.run_id, ", not of ", run_id));
-          }
-          WEFT_RETURN_IF_ERROR(restore.Add(snapshot));
-        }
-        WEFT_RETURN_IF_ERROR(restore.Finish());
-        return restore.steps();
-      });
-}
-
-absl::StatusOr<VersionInfo> ParamOrders::Store(const StoreSnapshot& order) {
-  const std::optional<RowBlockStore::Share> share = store_->share();
-  if (!share) return absl::UnavailableError("no parameters are installed");
-  WEFT_ASSIGN_OR_RETURN(const std::shared_ptr<const ParamSnapshot> snapshot,
-                        store_->Snapshot(share->generation, order.first_open_pass));
-  return blobs_->Store(order, *snapshot);
 }
 
 }  // namespace weft

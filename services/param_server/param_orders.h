@@ -49,6 +49,12 @@ class InitialParameters {
   virtual absl::Status Fill(RowTable* table) = 0;
 };
 
+// Carries out one order, in the caller's thread. Errors, in the result: those of the store and of
+// `blobs`; InvalidArgument (not an order for a parameter server).
+OrderResult ExecuteParamOrder(RowBlockStore* store, SnapshotBlobs* blobs,
+                              InitialParameters* initial, const std::string& run_id,
+                              const NumberedOrder& order);
+
 class ParamOrders {
  public:
   // All must outlive this object. `changed` is called when there is something new to report; on the
@@ -74,9 +80,6 @@ class ParamOrders {
   };
 
   void Work();
-  OrderResult Execute(const Job& job);
-  absl::Status Restore(const std::string& run_id, const RestoreParameters& order);
-  absl::StatusOr<VersionInfo> Store(const StoreSnapshot& order);
 
   RowBlockStore* const store_;
   SnapshotBlobs* const blobs_;

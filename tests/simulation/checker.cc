@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "services/param_server/param_snapshot.h"
 #include "services/partition_server/partition_shards.h"
 
 namespace weft::simulation {
@@ -104,6 +105,73 @@ void Checker::CheckManifest(const Manifest& manifest) {
     if (version.key.entity_type < 0) continue;
     CheckContent(version, manifest.position.pass, Done(manifest.done));
   }
+  CheckSnapshots(manifest);
+}
+
+const BlobDisk::Blob* Checker::Find(const Place& place, const ShardName& name) const {
+  for (const auto& [address, process] : addresses_->partitions) {
+    if (process->store_id() == place.store_id) return process->At(place, name);
+  }
+  return nullptr;
+}
+
+std::vector<int64_t> Checker::DoneEdges(int64_t passes, const std::vector<Bucket>& done) const {
+  std::vector<int64_t> edges = graph_->BucketEdges();
+  for (int64_t& bucket : edges) bucket *= passes;
+  for (const Bucket& b : done) {
+    edges[graph_->Index(b)] += static_cast<int64_t>(graph_->edges(b).size());
+  }
+  return edges;
+}
+
+void Checker::CheckSnapshots(const Manifest& manifest) {
+  std::vector<double> counts(graph_->buckets.size());
+  bool any = false;
+  for (const PartitionVersion& version : manifest.versions) {
+    if (version.key.entity_type != kSnapshotType) continue;
+    any = true;
+    const PlaceTable::Shards* shards = state_.places.Find(version);
+    const BlobDisk::Blob* blob = nullptr;
+    for (const Place& place : shards != nullptr ? shards->at(0).places : std::vector<Place>()) {
+      const BlobDisk::Blob* const there = Find(place, {version, 0});
+      if (there != nullptr) {
+        blob = there;
+      } else if (place.incarnation == 0) {
+        return world_->Fail("a durable snapshot is lost");
+      }
+    }
+    if (blob == nullptr) return world_->Fail("a committed snapshot is lost");
+    std::string bytes;
+    for (const std::string& segment : blob->segments) bytes += segment;
+    const absl::StatusOr<ParamSnapshot> snapshot = ParamSnapshot::Decode(bytes);
+    if (!snapshot.ok()) return world_->Fail("a committed snapshot is none");
+    int64_t at = 0;
+    for (const RowRange& range : snapshot->ranges) {
+      for (int64_t row = range.first; row < range.first + range.count; ++row, ++at) {
+        if (range.tensor != 0) continue;
+        counts[static_cast<size_t>(row)] += static_cast<double>(snapshot->values.data()[at]);
+      }
+    }
+  }
+  if (!any || pushes_were_lost) return;
+  const std::vector<int64_t> done = DoneEdges(manifest.position.pass, Done(manifest.done));
+  for (size_t b = 0; b < counts.size(); ++b) {
+    if (counts[b] < static_cast<double>(done[b])) {
+      world_->Fail(absl::StrCat("a snapshot has ", counts[b], " edges of bucket ", b, ", and ",
+                                done[b], " are done"));
+    }
+  }
+}
+
+void Checker::CheckCounts(const std::vector<double>& counts, const std::vector<int64_t>& trained) {
+  const std::vector<int64_t> done = DoneEdges(state_.position.pass, {});
+  for (size_t b = 0; b < counts.size(); ++b) {
+    const bool lacks = counts[b] < static_cast<double>(done[b]) && !pushes_were_lost;
+    if (lacks || counts[b] > static_cast<double>(trained[b])) {
+      world_->Fail(absl::StrCat("the parameters have ", counts[b], " edges of bucket ", b, "; ",
+                                done[b], " are done, ", trained[b], " were trained"));
+    }
+  }
 }
 
 void Checker::CheckContent(const PartitionVersion& version, int64_t passes,
@@ -114,10 +182,7 @@ void Checker::CheckContent(const PartitionVersion& version, int64_t passes,
   for (const ShardInfo& shard : *shards) {
     const ShardName name = {version, shard.shard};
     for (const Place& place : shard.places) {
-      const BlobDisk::Blob* blob = nullptr;
-      for (const auto& [address, process] : addresses_->partitions) {
-        if (process->store_id() == place.store_id) blob = process->At(place, name);
-      }
+      const BlobDisk::Blob* const blob = Find(place, name);
       if (blob == nullptr) {
         if (place.incarnation != 0) continue;  // its process has ended, soon to be known
         return world_->Fail(absl::StrCat(ToString(name), " is lost"));

@@ -22,6 +22,10 @@ class Checker : public LockProcess::Witness {
   // The run is done: it has made `passes` passes, and they are in a manifest that can be read.
   void CheckEnd(int64_t passes);
 
+  // By bucket: how many of its edges are in the parameters at least, at most.
+  void CheckCounts(const std::vector<double>& counts, const std::vector<int64_t>& trained);
+
+  bool pushes_were_lost = false;  // with the machine of a parameter server
   int64_t passes() const { return passes_; }
   int64_t edges() const { return edges_; }
   int64_t rewinds() const { return rewinds_; }
@@ -35,6 +39,10 @@ class Checker : public LockProcess::Witness {
   void CheckContent(const PartitionVersion& version, int64_t passes,
                     const std::vector<Bucket>& done);
   void CheckManifest(const Manifest& manifest);
+  // What is done is in the snapshots.
+  void CheckSnapshots(const Manifest& manifest);
+  std::vector<int64_t> DoneEdges(int64_t passes, const std::vector<Bucket>& done) const;
+  const BlobDisk::Blob* Find(const Place& place, const ShardName& name) const;
   std::vector<Bucket> Done(const std::vector<DoneBucket>& done) const;
 
   World* const world_;

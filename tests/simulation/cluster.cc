@@ -8,6 +8,7 @@
 #include "tests/simulation/checker.h"
 #include "tests/simulation/graph.h"
 #include "tests/simulation/lock_process.h"
+#include "tests/simulation/param_process.h"
 #include "tests/simulation/partition_process.h"
 #include "tests/simulation/trainer_process.h"
 
@@ -16,6 +17,7 @@ namespace {
 
 // How long a run may take once there are no faults any more.
 constexpr Duration kQuietTime = Seconds(900);
+constexpr uint32_t kFaultKinds = 11;
 
 class Cluster {
  public:
@@ -28,6 +30,7 @@ class Cluster {
   RunState MakeState() const;
   bool Done() const;
   std::string Describe() const;
+  void CheckParameters();
 
   // Faults (until `faults_end_`; each run has some kinds of them).
   void FaultLater();
@@ -42,12 +45,14 @@ class Cluster {
   Addresses addresses_;
   Checker checker_{&world_, &graph_, &addresses_};
   const int num_stores_;
+  const int num_params_;
   const int num_trainers_;
   const Duration lease_;
   const double drift_;  // of clocks
   const int64_t num_epochs_;
   std::unique_ptr<LockProcess> lock_;
   std::vector<std::unique_ptr<PartitionProcess>> stores_;
+  std::vector<std::unique_ptr<ParamProcess>> params_;
   std::vector<std::unique_ptr<TrainerProcess>> trainers_;
   std::vector<Process*> processes_;
 
@@ -63,11 +68,12 @@ Cluster::Cluster(uint64_t seed, Weakened weakened, bool verbose)
       weakened_(weakened),
       graph_(&world_, static_cast<int>(2 + world_.Below(3)), 2 + world_.Below(3)),
       num_stores_(static_cast<int>(1 + world_.Below(3))),
+      num_params_(static_cast<int>(world_.Below(3))),
       num_trainers_(static_cast<int>(1 + world_.Below(3))),
       lease_(world_.Between(Seconds(3), Seconds(8))),
       drift_(world_.Chance(0.5) ? 0.1 : 0),
       num_epochs_(2 + world_.Below(2)),
-      fault_kinds_(world_.Below(1 << 10)),
+      fault_kinds_(world_.Below(1 << kFaultKinds)),
       faults_end_(world_.Between(Seconds(10), Seconds(60))),
       fault_interval_(world_.Between(Milliseconds(500), Seconds(8))) {
   world_.set_verbose(verbose);
@@ -85,7 +91,14 @@ Cluster::Cluster(uint64_t seed, Weakened weakened, bool verbose)
     store.disk().answers_before_sync = weakened_ == Weakened::kBlobsAnsweredUnsynced;
     addresses_.partitions[store.name()] = &store;
   }
+  for (int i = 0; i < num_params_; ++i) {
+    params_.push_back(std::make_unique<ParamProcess>(&world_, absl::StrCat("params", i), rate(),
+                                                     graph_.buckets.size(), &addresses_));
+    addresses_.params[params_.back()->name()] = params_.back().get();
+  }
   TrainerProcess::Options options;
+  if (world_.Chance(0.5)) options.message_bytes = 64;
+  options.releases_unflushed = weakened_ == Weakened::kReleasesUnflushed;
   options.lease = lease_;
   options.shard_bytes = world_.Chance(0.5) ? 1 << 20 : 16 + world_.Below(30);
   options.resident = 2 + world_.Below(3);
@@ -97,6 +110,7 @@ Cluster::Cluster(uint64_t seed, Weakened weakened, bool verbose)
   }
   processes_.push_back(lock_.get());
   for (const auto& store : stores_) processes_.push_back(store.get());
+  for (const auto& params : params_) processes_.push_back(params.get());
   for (const auto& trainer : trainers_) processes_.push_back(trainer.get());
 }
 
@@ -120,7 +134,7 @@ RunPlan Cluster::MakePlan() {
       static_cast<int>(1 + world_.Below(static_cast<uint32_t>(std::min(2, num_stores_))));
   options.store_lost_after = Duration{};
   options.checkpoint_interval = world_.Between(Seconds(4), Seconds(30));
-  options.num_param_servers = 0;
+  options.num_param_servers = num_params_;
   return plan;
 }
 
@@ -151,7 +165,7 @@ void Cluster::FaultLater() {
 }
 
 void Cluster::MakeFault() {
-  const uint32_t kind = world_.Below(10);
+  const uint32_t kind = world_.Below(kFaultKinds);
   if ((fault_kinds_ >> kind & 1) == 0) return;
   Process* const process = AnyProcess();
   switch (kind) {
@@ -186,6 +200,11 @@ void Cluster::MakeFault() {
       world_.After(world_.Between(Seconds(1), Seconds(5)), [this] { lock_->disk_full = false; });
       break;
     case 9:
+      if (params_.empty()) break;
+      checker_.pushes_were_lost = true;
+      params_[world_.Below(static_cast<uint32_t>(params_.size()))]->FailMachine();
+      break;
+    case 10:
       process->SetClockRate(1 + drift_ * (2 * (world_.Below(1001) / 1000.0) - 1));
       break;
   }
@@ -205,6 +224,9 @@ bool Cluster::Done() const {
   for (const auto& trainer : trainers_) {
     if (!trainer->finished() || trainer->up()) return false;
   }
+  for (const auto& params : params_) {
+    if (!params->up()) return false;
+  }
   return lock_->run()->phase() == RunPhase::kDone;
 }
 
@@ -223,6 +245,18 @@ std::string Cluster::Describe() const {
     absl::StrAppend(&text, "; ", trainer.name, " has ", trainer.buckets.size(), " buckets");
   }
   return text;
+}
+
+void Cluster::CheckParameters() {
+  std::vector<double> counts(graph_.buckets.size());
+  for (const auto& params : params_) {
+    if (!params->AddCounts(&counts)) return world_.Fail("a parameter server has nothing");
+  }
+  std::vector<int64_t> trained(graph_.buckets.size());
+  for (const auto& trainer : trainers_) {
+    for (size_t b = 0; b < trained.size(); ++b) trained[b] += trainer->figures().trained[b];
+  }
+  checker_.CheckCounts(counts, trained);
 }
 
 RunResult Cluster::Run() {
@@ -246,6 +280,7 @@ RunResult Cluster::Run() {
     }
   }
   if (world_.failure().empty()) checker_.CheckEnd(num_epochs_);
+  if (world_.failure().empty() && !params_.empty()) CheckParameters();
   RunResult result;
   result.failure = world_.failure();
   result.kills = kills_;

@@ -14,6 +14,7 @@ enum class Weakened {
   kBlobsAnsweredUnsynced,  // partition server: an upload is acknowledged before it is synced
   kSweepsEverything,       // partition server: a keep list without its high-water mark
   kLockAnswersUnsynced,    // lock server: answers leave before the sync
+  kReleasesUnflushed,      // trainer: parameters are not flushed before a release
 };
 
 struct RunResult {

@@ -91,12 +91,11 @@ TEST_P(WeakenedRuleTest, IsCaught) {
   FAIL() << "not noticed within " << kSeeds << " seeds";
 }
 
-INSTANTIATE_TEST_SUITE_P(All, WeakenedRuleTest,
-                         testing::Values(Weakened::kNamesTrainedCopies,
-                                         Weakened::kTrainsWhatIsStored,
-                                         Weakened::kBlobsAnsweredUnsynced,
-                                         Weakened::kSweepsEverything,
-                                         Weakened::kLockAnswersUnsynced));
+INSTANTIATE_TEST_SUITE_P(
+    All, WeakenedRuleTest,
+    testing::Values(Weakened::kNamesTrainedCopies, Weakened::kTrainsWhatIsStored,
+                    Weakened::kBlobsAnsweredUnsynced, Weakened::kSweepsEverything,
+                    Weakened::kLockAnswersUnsynced, Weakened::kReleasesUnflushed));
 
 }  // namespace
 }  // namespace weft::simulation

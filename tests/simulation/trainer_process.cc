@@ -24,18 +24,25 @@ TrainerProcess::TrainerProcess(World* world, std::string name, double clock_rate
     : Process(world, std::move(name), clock_rate),
       graph_(graph),
       addresses_(addresses),
-      options_(options) {}
+      options_(options) {
+  figures_.trained.resize(graph->buckets.size());
+}
 
 absl::Status TrainerProcess::Begin() {
   fence_ = std::make_unique<RunFence>();
   places_ = std::make_unique<PlaceDirectory>();
   stop_ = false;
+  live_ = std::make_unique<SharedState>(MakeCounts(graph_->buckets.size()));
+  live_->TrackChanges();
+  parameters_ = nullptr;
   Register();
   return absl::OkStatus();
 }
 
 void TrainerProcess::End() {
   session_ = nullptr;
+  if (exchange_ != nullptr) exchange_->End();
+  exchange_ = nullptr;
   training_.clear();
   bases_.clear();
   named_.clear();
@@ -129,6 +136,28 @@ void TrainerProcess::AwaitPrepared(const SessionPtr& session) {
       return After(Milliseconds(200), [=, this] {
         if (session == session_) AwaitPrepared(session);
       });
+    JoinParameters(session);
+  });
+}
+
+void TrainerProcess::JoinParameters(const SessionPtr& session) {
+  std::vector<ParamProcess*> servers;
+  for (const ServerInfo& server : places_->servers().param_servers) {
+    servers.push_back(addresses_->params.at(server.address));
+  }
+  const auto num_servers = static_cast<int>(servers.size());
+  if (num_servers > 0 && (parameters_ == nullptr || parameters_->num_servers() != num_servers)) {
+    // Small messages: pages and pushes in parts.
+    parameters_ = std::make_unique<ParameterSync>(
+        live_.get(), ParameterSync::Options{num_servers, options_.message_bytes});
+  }
+  exchange_ = std::make_shared<Exchange>(this, fence_.get(), parameters_.get(),
+                                         ParamCaller{session->context, session->incarnation},
+                                         std::move(servers), [session] { return session->ended; });
+  exchange_->Join([=, this](const absl::Status& status) {
+    if (session != session_) return;
+    if (absl::IsAborted(status)) return Lost(session);
+    if (!status.ok()) return Exit(std::string(status.message()));
     Acquire(session);
   });
 }
@@ -136,6 +165,7 @@ void TrainerProcess::AwaitPrepared(const SessionPtr& session) {
 void TrainerProcess::Lost(const SessionPtr& session) {
   if (session != session_) return;
   Log("session is over");
+  if (exchange_ != nullptr) exchange_->End();
   named_.clear();
   if (options_.names_trained_copies) {
     for (auto& [key, table] : training_) {
@@ -304,6 +334,7 @@ void TrainerProcess::Train(const SessionPtr& session, const GrantPtr& grant, siz
         [=, this](const auto&) { FinishUp(session); });
     return;
   }
+  exchange_->BeginPass(grant->position.pass);
   const Bucket bucket = grant->buckets[index].bucket;
   const size_t edges = graph_->edges(bucket).size();
   const auto train = [=, this](size_t begin, size_t end) {
@@ -311,6 +342,11 @@ void TrainerProcess::Train(const SessionPtr& session, const GrantPtr& grant, siz
                   bucket.lhs == bucket.rhs ? training_.at({0, bucket.lhs}).get()
                                            : training_.at({0, bucket.rhs}).get());
     figures_.trained_edges += static_cast<int64_t>(end - begin);
+    figures_.trained[graph_->Index(bucket)] += static_cast<int64_t>(end - begin);
+    Parameter& counts = live_->parameters.all()[0];
+    const auto row = static_cast<int64_t>(graph_->Index(bucket));
+    counts.values.row(row)[0] += static_cast<float>(end - begin);
+    MarkChanged(counts.changed.data(), row);
     ++progress_;
   };
   const Duration half = world_->Between(Milliseconds(50), Milliseconds(900));
@@ -347,8 +383,18 @@ void TrainerProcess::Finish(const SessionPtr& session, const GrantPtr& grant,
   }
   training_.clear();
   storing_ = job;
-  Store(session, job, 0);
+  Flush(session, job);
   Acquire(session);
+}
+
+void TrainerProcess::Flush(const SessionPtr& session, const JobPtr& job) {
+  if (options_.releases_unflushed) return Store(session, job, 0);
+  exchange_->Flush([=, this](const absl::Status& status) {
+    if (session != session_) return;
+    if (absl::IsAborted(status)) return Lost(session);
+    if (!status.ok()) return Exit(std::string(status.message()));
+    Store(session, job, 0);
+  });
 }
 
 void TrainerProcess::FinishUp(const SessionPtr& session) {

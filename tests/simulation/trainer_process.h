@@ -16,6 +16,7 @@
 #include "services/common/place_directory.h"
 #include "services/common/retry.h"
 #include "services/common/run_fence.h"
+#include "tests/simulation/exchange.h"
 #include "tests/simulation/graph.h"
 #include "tests/simulation/lock_process.h"
 #include "tests/simulation/partition_process.h"
@@ -29,13 +30,16 @@ class TrainerProcess : public Process {
     Duration lease = Seconds(6);
     int64_t shard_bytes = 1 << 20;
     size_t resident = 2;
+    size_t message_bytes = kMaxParamMessageBytes;
     // Weakened rules:
     bool names_trained_copies = false;   // a copy keeps its name when its grant is lost
     bool trains_what_is_stored = false;  // no copy is taken of what is being stored
+    bool releases_unflushed = false;     // parameters are flushed some other time
   };
   struct Figures {
     int64_t sessions = 0;
     int64_t trained_edges = 0;
+    std::vector<int64_t> trained;  // of these, by bucket
     int64_t releases = 0;
   };
 
@@ -87,6 +91,7 @@ class TrainerProcess : public Process {
   void HeartbeatLater(const SessionPtr& session);
   void Heartbeat(const SessionPtr& session, Reply<RunPhase> done);
   void AwaitPrepared(const SessionPtr& session);
+  void JoinParameters(const SessionPtr& session);
   // The session has ended, or is of no use any more: forgets it, leaves it, begins another one.
   void Lost(const SessionPtr& session);
   void Leave(const SessionPtr& session, Then then);
@@ -101,6 +106,7 @@ class TrainerProcess : public Process {
              std::vector<BucketStats> trained);
   void Finish(const SessionPtr& session, const GrantPtr& grant, std::vector<BucketStats> trained);
   void FinishUp(const SessionPtr& session);
+  void Flush(const SessionPtr& session, const JobPtr& job);
 
   // Moving partitions (trainer_transfers.cc).
   void Read(const SessionPtr& session, const PartitionVersion& version, Reply<Table> done);
@@ -130,6 +136,9 @@ class TrainerProcess : public Process {
   std::map<PartitionKey, Table> training_;
   std::map<PartitionKey, Token> bases_;  // of what is in training
   std::map<PartitionKey, std::shared_ptr<Named>> named_;
+  std::unique_ptr<SharedState> live_;
+  std::unique_ptr<ParameterSync> parameters_;
+  std::shared_ptr<Exchange> exchange_;
   JobPtr storing_;
   Then when_stored_;
 };
