@@ -297,6 +297,8 @@ class RunCoordinator {
   // Of what the run goes on from after the manifest. Empty: too large to be sent.
   const std::string& BytesOf(const Manifest& manifest) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status TakeResults(const StoreReport& report) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // All its places are to be checked.
+  void Suspect(const VersionInfo& version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status TakeResult(const ServerInfo& server, const OrderResult& result)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 

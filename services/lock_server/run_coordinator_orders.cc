@@ -212,6 +212,15 @@ absl::Status RunCoordinator::TakeResults(const StoreReport& report) {
   return absl::OkStatus();
 }
 
+void RunCoordinator::Suspect(const VersionInfo& version) {
+  for (const ShardInfo& shard : version.shards) {
+    for (const Place& place : shard.places) {
+      suspects_[{version.version, shard.shard}].insert(place.store_id);
+    }
+  }
+  ++sync_revision_;
+}
+
 absl::Status RunCoordinator::TakeResult(const ServerInfo& server, const OrderResult& result) {
   const std::optional<StoreOrder> order = orders_.Take(server.store_id, result.order_id);
   if (!order.has_value()) return absl::OkStatus();
@@ -234,6 +243,12 @@ absl::Status RunCoordinator::TakeResult(const ServerInfo& server, const OrderRes
   if (!result.status.ok()) {
     Event(absl::StrCat("an order failed at ", server.address, ": ",
                        std::string(result.status.message())));
+    // What a run cannot be restored from is looked at where it lies: it may be lost there.
+    const auto* restore = std::get_if<RestoreParameters>(&*order);
+    if (restore != nullptr &&
+        (absl::IsNotFound(result.status) || absl::IsDataLoss(result.status))) {
+      for (const VersionInfo& snapshot : restore->snapshots) Suspect(snapshot);
+    }
     return absl::OkStatus();
   }
   if (!result.stored.has_value()) return absl::OkStatus();
@@ -259,10 +274,7 @@ absl::Status RunCoordinator::TakeResult(const ServerInfo& server, const OrderRes
     PlacesChanged copied;
     for (const ShardInfo& shard : result.stored->shards) {
       for (const Place& place : shard.places) {
-        // Edges are on disk at memory stores, too.
-        const bool on_disk = server.durable || copy->version.key.entity_type == kEdgesType;
-        const bool there =
-            place.incarnation == 0 ? on_disk : place.incarnation == server.incarnation;
+        const bool there = place.incarnation == 0 || place.incarnation == server.incarnation;
         if (shard.shard != copy->shard.shard || place.store_id != server.store_id || !there) {
           continue;
         }

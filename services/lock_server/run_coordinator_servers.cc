@@ -75,9 +75,10 @@ absl::Status RunCoordinator::CheckPlaces(const VersionInfo& info) {
       if (server == nullptr || server->retired || server->info.role != ServerRole::kPartition) {
         continue;
       }
-      const bool there = place.incarnation == 0 ? server->info.durable
-                                                : place.incarnation == server->info.incarnation;
-      if (there) stores.insert(place.store_id);
+      // Memory stores have some of it on disk, too, and say so.
+      if (place.incarnation == 0 || place.incarnation == server->info.incarnation) {
+        stores.insert(place.store_id);
+      }
     }
     if (stores.size() == shard.places.size() && static_cast<int>(stores.size()) >= Replicas()) {
       continue;

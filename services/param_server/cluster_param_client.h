@@ -49,7 +49,7 @@ class ClusterParamClient : public ParamClient {
     std::vector<std::shared_ptr<ParamServerClient>> servers;
     // Aborted once the lock server has ended the session: a server that does not answer is not
     // waited for any longer. Any thread; may be null.
-    std::function<absl::Status()> status;
+    std::function<absl::Status()> status = nullptr;
   };
   using GetSession = std::function<absl::StatusOr<Session>()>;
 

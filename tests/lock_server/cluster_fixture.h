@@ -32,7 +32,7 @@ inline ServerInfo PartitionServer(StoreId store, Incarnation incarnation, bool d
   return {ServerRole::kPartition, store, incarnation, "host:" + std::to_string(store), durable};
 }
 
-inline ServerInfo ParamServer(StoreId store, Incarnation incarnation = 1) {
+inline ServerInfo ParamServer(StoreId store, Incarnation incarnation = 101) {
   return {ServerRole::kParam, store, incarnation, "host:" + std::to_string(store), true};
 }
 

@@ -228,6 +228,37 @@ TEST(ClusterManifestsTest, WithinAPassManifestsAreMadeFromTimeToTime) {
   EXPECT_THAT(restore->second.snapshots, SizeIs(1));
 }
 
+TEST(ClusterManifestsTest, ASnapshotThatCannotBeRestoredIsCheckedAndTheRunGoesFurtherBack) {
+  RunPlan plan = MakeClusterPlan(2, 1);
+  plan.num_epochs = 3;
+  FullRun run(plan);
+  uint64_t number = 0;
+  run.FinishPass(kAnna, &number, kDisk);
+  run.CutAndStore(1, 1);
+  ASSERT_THAT(run.coordinator->Preserve(1, true), IsOk());
+  run.FinishPass(kAnna, &number, kDisk);
+  run.CutAndStore(1, 2);
+  auto restore = FindOrder<RestoreParameters>(*run.ReportParams(ParamServer(21, 2), 0, 0));
+  ASSERT_EQ(run.coordinator->context().generation, 2u);
+  ASSERT_TRUE(restore.has_value());
+  ASSERT_EQ(restore->second.first_open_pass, 2);
+
+  ASSERT_THAT(run.ReportParams(ParamServer(21, 2), 0, 0,
+                               {{restore->first, absl::DataLossError("is damaged"), std::nullopt}}),
+              IsOk());
+  const auto verify = FindOrder<VerifyShard>(*run.Report(PartitionServer(kDiskStore, 1)));
+  ASSERT_TRUE(verify.has_value());
+  EXPECT_EQ(verify->second.shard.version, restore->second.snapshots[0].version);
+  ASSERT_THAT(run.Report(PartitionServer(kDiskStore, 1),
+                         {{verify->first, absl::DataLossError("checksum"), std::nullopt}}),
+              IsOk());
+
+  EXPECT_EQ(run.coordinator->context().generation, 3u);
+  restore = FindOrder<RestoreParameters>(*run.ReportParams(ParamServer(21, 2), 0, 0));
+  ASSERT_TRUE(restore.has_value());
+  EXPECT_EQ(restore->second.first_open_pass, 1);
+}
+
 TEST(ClusterManifestsTest, PartitionServersKeepTheBytesOfWhatIsCommitted) {
   RunPlan plan = MakeClusterPlan(2, 1);
   plan.cluster->encode_state = [](const RunState& state) {
