@@ -33,12 +33,9 @@ absl::Status ClusterPartitionClient::Store(const PartitionVersion& version,
 
 FindServer FindServerIn(const PlaceDirectory* places) {
   return [places](const Place& place) -> std::optional<ServerInfo> {
-    std::optional<ServerInfo> server = places->Server(place.store_id);
-    // What was there has ended with its process.
-    if (server.has_value() && place.incarnation != 0 && place.incarnation != server->incarnation) {
-      return std::nullopt;
-    }
-    return server;
+    // Also where the process has ended that the place names: a memory store that was told to end
+    // wrote what it had to its disk, and its next process says what is there.
+    return places->Server(place.store_id);
   };
 }
 
