@@ -10,7 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "services/common/place_directory.h"
 #include "services/partition_server/blob_store.h"
+#include "services/partition_server/cluster_partition_client.h"
 #include "services/partition_server/memory_blob_storage.h"
 #include "tests/testing/status_matchers.h"
 
@@ -300,6 +302,20 @@ TEST_F(PartitionTransferTest, AShardOfBytesIsStoredAndReadWhereItLies) {
   transfer.flip_checksums = true;
   EXPECT_THAT(Client().ReadShard(version, shard, {read.data(), read.size()}),
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("segment 0")));
+}
+
+// What a memory store wrote to its disk at its end is read from its next process.
+TEST(FindServerInTest, AStoreIsFoundWhateverItsProcess) {
+  PlaceDirectory places;
+  ServerList servers;
+  servers.partition_servers = {{ServerRole::kPartition, 11, 2, "host:1", false}};
+  places.SetServers(servers);
+
+  const std::optional<ServerInfo> server = FindServerIn(&places)(Place{11, 1});
+
+  ASSERT_TRUE(server.has_value());
+  EXPECT_EQ(server->address, "host:1");
+  EXPECT_FALSE(FindServerIn(&places)(Place{12, 0}).has_value());
 }
 
 }  // namespace
