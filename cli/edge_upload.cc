@@ -144,7 +144,8 @@ class Uploader {
     }
     // Each bucket begins at another store.
     const auto turn = static_cast<size_t>(version.key.partition) % targets.servers.size();
-    std::ranges::rotate(targets.servers, targets.servers.begin() + static_cast<ptrdiff_t>(turn));
+    std::rotate(targets.servers.begin(), targets.servers.begin() + static_cast<ptrdiff_t>(turn),
+                targets.servers.end());
     return targets;
   }
 

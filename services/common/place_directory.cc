@@ -72,7 +72,7 @@ const VersionInfo* PlaceDirectory::FindPlaces(const PartitionVersion& version) c
 }
 
 VersionInfo* PlaceDirectory::FindMutablePlaces(const PartitionVersion& version) {
-  return const_cast<VersionInfo*>(std::as_const(*this).FindPlaces(version));
+  return const_cast<VersionInfo*>(FindPlaces(version));
 }
 
 absl::StatusOr<VersionInfo> PlaceDirectory::Find(const PartitionVersion& version) const {

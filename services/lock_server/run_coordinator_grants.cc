@@ -186,8 +186,8 @@ void RunCoordinator::AddPlaces(const PartitionVersion& version,
     // Suspects last.
     const auto suspects = suspects_.find({version, shard.shard});
     if (suspects == suspects_.end()) continue;
-    std::ranges::stable_partition(
-        shard.places, [&](const Place& p) { return !suspects->second.contains(p.store_id); });
+    std::stable_partition(shard.places.begin(), shard.places.end(),
+                          [&](const Place& p) { return !suspects->second.contains(p.store_id); });
   }
   places->push_back(std::move(info));
 }

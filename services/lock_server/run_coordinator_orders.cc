@@ -45,8 +45,7 @@ KeepList RunCoordinator::MakeKeepList() const {
     list.keep_tokens.push_back(state_.edge_import.token);
   }
   std::ranges::sort(list.keep);
-  const auto repeated = std::ranges::unique(list.keep);
-  list.keep.erase(repeated.begin(), repeated.end());
+  list.keep.erase(std::unique(list.keep.begin(), list.keep.end()), list.keep.end());
   return list;
 }
 

@@ -193,8 +193,8 @@ absl::Status RunCoordinator::CommitManifests() {
     const bool judged = plan_.early_stopping.has_value() && manifest.version > 0 &&
                         (manifest.version == stopping.best_version ||
                          manifest.version == stopping.epoch_first_version);
-    const bool pinned =
-        std::ranges::any_of(pins_, [&](const auto& pin) { return pin.second.manifest == token; });
+    const bool pinned = std::ranges::any_of(
+        pins_, [at = token](const auto& pin) { return pin.second.manifest == at; });
     const bool stays = manifest.state != Manifest::State::kBroken &&
                        (manifest.preserved || judged || pinned || token == backup);
     if (!stays) committed.removed.push_back(token);

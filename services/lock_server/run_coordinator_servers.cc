@@ -31,8 +31,9 @@ std::vector<StoreId> RunCoordinator::StoresByRoom(uint64_t turn) const {
     most = std::max(most, lives_.at(server.info.store_id).free_bytes);
   }
   if (stores.empty()) return stores;
-  std::ranges::rotate(stores, stores.begin() + static_cast<long>(turn % stores.size()));
-  std::ranges::stable_partition(stores, [&](StoreId store) {
+  std::rotate(stores.begin(), stores.begin() + static_cast<long>(turn % stores.size()),
+              stores.end());
+  std::stable_partition(stores.begin(), stores.end(), [&](StoreId store) {
     mu_.AssertHeld();
     return lives_.at(store).free_bytes >= most / 4;
   });
