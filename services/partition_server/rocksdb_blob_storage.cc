@@ -155,6 +155,29 @@ struct RocksDbBlobStorage::Database {
   std::unique_ptr<rocksdb::DB> db;
   std::atomic<uint64_t> next_staged = 0;
 
+  // Drops the tables that cannot be read. RocksDB looks into the neighbours of a new table, and
+  // takes none beside a damaged one.
+  absl::Status DropDamaged() {
+    std::vector<rocksdb::LiveFileMetaData> files;
+    db->GetLiveFilesMetaData(&files);
+    for (const rocksdb::LiveFileMetaData& file : files) {
+      bool readable = true;
+      for (const std::string* key : {&file.smallestkey, &file.largestkey}) {
+        rocksdb::PinnableSlice value;
+        readable =
+            readable && db->Get(MakeReadOptions(), db->DefaultColumnFamily(), *key, &value).ok();
+      }
+      if (readable) continue;
+      const rocksdb::Slice first = file.smallestkey;
+      const rocksdb::Slice last = file.largestkey;
+      const rocksdb::RangePtr range(&first, &last);
+      WEFT_RETURN_IF_ERROR(ToStatus(
+          rocksdb::DeleteFilesInRanges(db.get(), db->DefaultColumnFamily(), &range, 1, true),
+          "cannot remove a damaged table"));
+    }
+    return absl::OkStatus();
+  }
+
   absl::StatusOr<SegmentBuffer> Get(const ShardName& name, uint32_t segment) const {
     auto value = std::make_shared<rocksdb::PinnableSlice>();
     WEFT_RETURN_IF_ERROR(ToStatus(
@@ -225,8 +248,12 @@ class RocksDbBlobStorage::Staged : public StagedBlob {
     options.failed_move_fall_back_to_copy = false;
     options.write_global_seqno = false;
     options.allow_blocking_flush = false;
-    WEFT_RETURN_IF_ERROR(
-        ToStatus(database_->db->IngestExternalFile({path_}, options), "cannot publish"));
+    rocksdb::Status ingested = database_->db->IngestExternalFile({path_}, options);
+    if (ingested.IsCorruption()) {
+      WEFT_RETURN_IF_ERROR(database_->DropDamaged());
+      ingested = database_->db->IngestExternalFile({path_}, options);
+    }
+    WEFT_RETURN_IF_ERROR(ToStatus(ingested, "cannot publish"));
     return std::make_shared<const Blob>(database_, name_, info_, std::move(checksums_));
   }
 

@@ -196,6 +196,25 @@ TEST(RocksDbBlobStorageTest, ATruncatedOrMissingFileIsOneDamagedBlobAndTheOthers
   }
 }
 
+// RocksDB looks into the neighbours of what it takes in.
+TEST(RocksDbBlobStorageTest, BesideADamagedFileOthersAreStored) {
+  const TempDir dir;
+  ASSERT_THAT(Put(OpenStore(dir).get(), kName, Content(1, kSegmentBytes)), IsOk());
+  std::filesystem::resize_file(TableFile(dir), 1000);
+  const auto store = OpenStore(dir);
+
+  for (const Token token : {Token{6}, Token{8}}) {
+    const ShardName name = {{{0, 0}, token}, 0};
+    ASSERT_THAT(Put(store.get(), name, Content(2, 100)), IsOk());
+    EXPECT_TRUE(*Get(store.get(), name) == Content(2, 100));
+  }
+  EXPECT_THAT(Get(store.get(), kName), StatusIs(absl::StatusCode::kDataLoss));
+  // Damage that was noticed when the server began, and damage that comes later.
+  std::filesystem::resize_file(TableFile(dir), 1000);
+  ASSERT_THAT(Put(store.get(), kName, Content(3, 100)), IsOk());
+  EXPECT_TRUE(*Get(store.get(), kName) == Content(3, 100));
+}
+
 // In a child, for the limit is for ever: writes beyond a file's first 2 MB fail, as on a broken
 // disk.
 TEST(RocksDbBlobStorageTest, AWriteThatFailsEndsWritingAndNotReading) {
