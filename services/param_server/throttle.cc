@@ -6,6 +6,8 @@ namespace weft {
 namespace {
 
 constexpr int kRest = 10;  // a round and the pause after it, in lengths of the round
+// A round may have waited: for a server that was away, for bytes it was not allowed to send yet.
+constexpr absl::Duration kMaxPause = absl::Seconds(1);
 
 }  // namespace
 
@@ -27,7 +29,9 @@ absl::Time Throttle::NextMessage() const {
 
 void Throttle::BeginRound(absl::Time now) { round_ = now; }
 
-void Throttle::EndRound(absl::Time now) { rested_ = round_ + kRest * (now - round_); }
+void Throttle::EndRound(absl::Time now) {
+  rested_ = std::min(round_ + kRest * (now - round_), now + kMaxPause);
+}
 
 void Throttle::Count(int64_t bytes, absl::Time now) {
   Refill(now);

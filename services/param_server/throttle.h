@@ -14,8 +14,8 @@ namespace weft {
 class Throttle {
  public:
   struct Options {
-    // From the begin of a round to the next; a round that took long is followed by a pause, so that
-    // rounds fill a tenth of the time.
+    // From the begin of a round to the next; a round that took long is followed by a pause, a
+    // second at most, so that rounds fill a tenth of the time.
     absl::Duration interval = absl::ZeroDuration();
     int64_t max_bytes_per_second = 0;  // 0: no bound
   };
@@ -36,7 +36,7 @@ class Throttle {
 
   const Options options_;
   absl::Time round_;
-  absl::Time rested_;  // when a tenth of the time since the round's begin was the round's
+  absl::Time rested_;  // the end of the pause
   absl::Time filled_;
   double bytes_;  // left; < 0: owed
 };

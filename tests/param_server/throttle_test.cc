@@ -29,9 +29,19 @@ TEST(ThrottleTest, ARoundThatTookLongIsFollowedByAPause) {
   throttle.EndRound(kStart + absl::Milliseconds(100));
   EXPECT_EQ(throttle.NextRound(), kStart + absl::Seconds(2));
 
+  Throttle often({absl::Milliseconds(20), 0}, kStart);
+  often.BeginRound(kStart);
+  often.EndRound(kStart + absl::Milliseconds(50));
+  EXPECT_EQ(often.NextRound(), kStart + absl::Milliseconds(500));
+}
+
+// A server that was away for a minute must not be left alone for nine more.
+TEST(ThrottleTest, ThePauseIsShortHoweverLongTheRoundWaited) {
+  Throttle throttle({absl::Milliseconds(20), 0}, kStart);
   throttle.BeginRound(kStart);
-  throttle.EndRound(kStart + absl::Milliseconds(500));
-  EXPECT_EQ(throttle.NextRound(), kStart + absl::Seconds(5));
+  throttle.EndRound(kStart + absl::Minutes(1));
+
+  EXPECT_EQ(throttle.NextRound(), kStart + absl::Minutes(1) + absl::Seconds(1));
 }
 
 TEST(ThrottleTest, WhatIsBeyondTheBoundIsPaidForByWaiting) {
