@@ -8,7 +8,8 @@ namespace weft {
 std::optional<BucketScheduler::Trained> RunCoordinator::InitTree(
     const std::vector<PartitionKey>& resident) {
   if (!plan_.cluster.has_value() || !plan_.cluster->init_tree) return std::nullopt;
-  if (all_trained_in_ == state_.generation) return std::nullopt;
+  // What the first pass does not train has no edges there.
+  if (state_.position.pass > 0 || all_trained_in_ == state_.generation) return std::nullopt;
   BucketScheduler::Trained trained = {BitSet(plan_.num_lhs), BitSet(plan_.num_rhs)};
   bool all = true;
   const auto insert = [&](const BucketScheduler::PartitionedType& type, PartitionId partition) {

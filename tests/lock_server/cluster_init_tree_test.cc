@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <deque>
 #include <set>
 
@@ -87,6 +88,25 @@ TEST(ClusterInitTreeTest, LaterPassesKnowNoTree) {
   run.MustAcquire(kAnna, ++number);
 
   EXPECT_TRUE(run.IsGranted(kBert, 1));
+}
+
+// It would be waited for for ever, and grants would stay single buckets.
+TEST(ClusterInitTreeTest, APartitionWithoutEdgesIsNotWaitedFor) {
+  RunPlan plan = MakeClusterPlan(3);
+  plan.bucket_edges[0] = {10, 10, 0, 10, 10, 0, 0, 0, 0};
+  plan.commit_seconds = 1e9;
+  plan.edges_per_second = 1;
+  TreeRun run(plan);
+  uint64_t number = 0;
+  run.FinishPass(kAnna, &number, kDisk);
+
+  size_t largest = 0;
+  while (largest < 2 && run.coordinator->phase() == RunPhase::kRunning) {
+    const Grant grant = run.MustAcquire(kAnna, ++number);
+    largest = std::max(largest, grant.buckets.size());
+    ASSERT_THAT(run.Release(kAnna, grant, kDisk), IsOk());
+  }
+  EXPECT_GE(largest, 2u);
 }
 
 TEST(ClusterInitTreeTest, OneBucketAtATimeUntilAllPartitionsAreTrained) {
