@@ -22,7 +22,6 @@
 namespace weft::cli {
 namespace {
 
-constexpr int64_t kShardBytes = int64_t{64} << 20;
 // What one call tells the lock server about: far below gRPC's limit of a message.
 constexpr size_t kShardsPerCall = 4096;
 
@@ -114,9 +113,9 @@ class Uploader {
     static constexpr int64_t kAny[] = {std::numeric_limits<int32_t>::max()};
     const EdgeLimits limits = {kAny[0], kAny, kAny};
     const std::string& folder = local_.edge_paths[static_cast<size_t>(path)];
-    constexpr int64_t kShardEdges = kShardBytes / EdgeBytes(true);
-    for (int64_t first = 0; first < edges; first += kShardEdges) {
-      const int64_t last = std::min(edges, first + kShardEdges);
+    const int64_t shard_edges = PartitionTransfer::Options().shard_bytes / EdgeBytes(true);
+    for (int64_t first = 0; first < edges; first += shard_edges) {
+      const int64_t last = std::min(edges, first + shard_edges);
       WEFT_ASSIGN_OR_RETURN(const EdgeList list, ReadEdges(folder, bucket, first, last, limits));
       ShardInfo& shard = stored->shards.emplace_back();
       shard.shard = static_cast<uint32_t>(stored->shards.size() - 1);

@@ -36,9 +36,8 @@ struct EdgeUploadOptions {
 
 // `config`: with its cluster's names. `cancel`: ends waits with Cancelled.
 // Errors: of reading the import (FailedPrecondition, NotFound, DataLoss); AlreadyExists (the run
-// has
-//   other edges), FailedPrecondition (it has another configuration, or edges in folders), Aborted
-//   (another import has taken the place of this one); of storing (PartitionTransfer::Store).
+// has other edges), FailedPrecondition (it has another configuration, or edges in folders), Aborted
+// (another import has taken the place of this one); of storing (PartitionTransfer::Store).
 absl::StatusOr<EdgeUpload> UploadEdges(GrpcOperatorClient* lock_server, const RunConfig& config,
                                        const EdgeUploadOptions& options, CancelFlag* cancel);
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "services/common/status_macros.h"
 
 namespace weft {
 namespace {
@@ -29,7 +30,7 @@ void PlaceDirectory::AddGrant(Token token, const std::vector<VersionInfo>& place
   grant.store_at = std::move(store_at);
   grant.replicas = replicas;
   for (const VersionInfo& version : places) {
-    // Without shards: this session is about to store it, and will say where.
+    // Without shards: the trainer is about to store it, and will say where.
     if (!version.shards.empty()) grant.places[version.version] = version;
   }
   while (grants_.size() > kRememberedGrants && !grants_.begin()->second.live) {
@@ -78,8 +79,18 @@ VersionInfo* PlaceDirectory::FindMutablePlaces(const PartitionVersion& version) 
 absl::StatusOr<VersionInfo> PlaceDirectory::Find(const PartitionVersion& version) const {
   MutexLock lock(&mu_);
   if (const VersionInfo* found = FindPlaces(version)) return *found;
-  if (grants_.empty()) return absl::AbortedError("there is no grant: the session has ended");
+  WEFT_RETURN_IF_ERROR(CheckGrants());
   return absl::NotFoundError(absl::StrCat(Name(version), ": the lock server named no place"));
+}
+
+absl::Status PlaceDirectory::CheckGrants() const {
+  if (!grants_.empty()) return absl::OkStatus();
+  return absl::AbortedError("there is no grant: the session has ended");
+}
+
+absl::Status PlaceDirectory::CheckSession() const {
+  MutexLock lock(&mu_);
+  return CheckGrants();
 }
 
 std::optional<Token> PlaceDirectory::GrantFrom(const PartitionVersion& version) const {

@@ -2,7 +2,7 @@
 // server with each grant, read by whoever moves partitions.
 //
 // What the session itself stores is entered as soon as it is stored, before its release is
-// answered: such a version is immutable already, and its next reader may be this session.
+// answered: such a version is immutable already, and its next reader may be the trainer itself.
 //
 // Thread-safety: all methods may be called from any thread.
 #pragma once
@@ -45,9 +45,11 @@ class PlaceDirectory {
 
   // --- For the client of the partition servers.
 
-  // Where `version` lies. Errors: NotFound: the lock server named no place, and this session has
+  // Where `version` lies. Errors: NotFound: the lock server named no place, and the trainer has
   // not stored it. Aborted: the session has ended, or had no grant yet.
   absl::StatusOr<VersionInfo> Find(const PartitionVersion& version) const ABSL_LOCKS_EXCLUDED(mu_);
+  // Errors: Aborted, as Find.
+  absl::Status CheckSession() const ABSL_LOCKS_EXCLUDED(mu_);
   // The live grant that starts from `version`; none for what is only hinted.
   std::optional<Token> GrantFrom(const PartitionVersion& version) const ABSL_LOCKS_EXCLUDED(mu_);
   // Places that the lock server named after one was found unreadable.
@@ -80,6 +82,7 @@ class PlaceDirectory {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   VersionInfo* FindMutablePlaces(const PartitionVersion& version)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status CheckGrants() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   mutable Mutex mu_;
   std::map<Token, GrantEntry> grants_ ABSL_GUARDED_BY(mu_);

@@ -214,7 +214,7 @@ void BucketScheduler::Count(Bucket b, int by, Use* use) const {
 BucketMatrix::Allowed BucketScheduler::MakeAllowed(const Request& request) const {
   BucketMatrix::Allowed allowed = {locks_.lhs.used, locks_.rhs.used, hints_.lhs.used,
                                    hints_.rhs.used};
-  // What is locked, but for what this session holds itself; then the others.
+  // What is locked, but for what the asking session holds itself; then the others.
   if (const auto held = held_.find(request.session); held != held_.end()) {
     for (const Bucket& b : held->second) {
       ForEachLock(b, [&](Side side, PartitionId partition) {

@@ -53,7 +53,7 @@ struct Grant {
   PassPosition position;
   std::vector<GrantedBucket> buckets;        // train in this order
   std::vector<GrantedPartition> partitions;  // every partition the buckets use
-  // What this session will likely be granted next and does not hold; a hint locks nothing.
+  // What the trainer will likely be granted next and does not hold; a hint locks nothing.
   std::vector<PartitionVersion> hint;
   // The bucket of this pass that the hint is about.
   std::optional<Bucket> hinted_bucket;

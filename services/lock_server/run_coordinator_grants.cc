@@ -200,7 +200,7 @@ void RunCoordinator::AddHint(SessionId id, const SessionRecord& session,
   if (!grant->hinted_bucket.has_value()) return;
   for (const PartitionKey& key : scheduler_.PartitionsOf(*grant->hinted_bucket)) {
     if (Contains(in_memory, key)) continue;
-    // As the next grant will find it: what this session is still storing counts.
+    // As the next grant will find it: what its session is still storing counts.
     grant->hint.push_back({key, Base(session, key)});
     AddPlaces(grant->hint.back(), &grant->places);
   }

@@ -15,7 +15,7 @@ constexpr int kMaxJoinAttempts = 5;
 // How soon a stop is seen that nobody signals.
 constexpr auto kStopInterval = std::chrono::milliseconds(100);
 
-// To the server this session is unknown or over, or belongs to an earlier life.
+// To the server the session is unknown or over, or belongs to an earlier life.
 absl::Status AsFailure(absl::Status status) {
   if (!absl::IsFailedPrecondition(status)) return status;
   return absl::AbortedError(status.message());

@@ -31,7 +31,7 @@ absl::Status RowBlockStore::CheckCaller(const ParamCaller& caller) {
     return absl::UnavailableError("the parameters of this generation are not installed yet");
   }
   if (over_.contains(caller.incarnation)) {
-    return Refuse(ParamRefusal::kSessionOver, absl::AbortedError("this session is over"));
+    return Refuse(ParamRefusal::kSessionOver, absl::AbortedError("the trainer's session is over"));
   }
   return absl::OkStatus();
 }
@@ -182,7 +182,7 @@ absl::StatusOr<PushAnswer> RowBlockStore::PushLocked(const PushRequest& request)
   const auto session = sessions_.find(request.caller.incarnation);
   if (session == sessions_.end()) {
     return Refuse(ParamRefusal::kNotJoined,
-                  absl::FailedPreconditionError("this session has not joined: join again"));
+                  absl::FailedPreconditionError("the trainer has not joined: join again"));
   }
   const bool known_here = request.cursor.incarnation == options_.incarnation;
   if (request.number == 0 || (known_here && request.cursor.counter > table_.counter())) {

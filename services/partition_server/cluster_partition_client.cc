@@ -11,10 +11,7 @@ absl::Status ClusterPartitionClient::Read(const PartitionVersion& version,
                                           EmbeddingPartition* out) {
   WEFT_ASSIGN_OR_RETURN(const VersionInfo where, places_->Find(version));
   // When the session has ended nobody keeps the version, and what is said of it means nothing.
-  const auto session = [&] {
-    const absl::Status found = places_->Find(version).status();
-    return absl::IsAborted(found) ? found : absl::OkStatus();
-  };
+  const auto session = [this] { return places_->CheckSession(); };
   const absl::Status status = transfer_->Read(where, out, session);
   if (!status.ok()) WEFT_RETURN_IF_ERROR(session());
   return status;

@@ -80,7 +80,7 @@ absl::StatusOr<TrainingSummary> TrainingLoop::Run(const std::atomic<bool>& stop)
   }
   const bool stopped = stop && absl::IsCancelled(status);
   if (!status.ok() && !stopped) {
-    // What is finished is kept, and nobody waits for this session's grants.
+    // What is finished is kept, and nobody waits for its grants.
     pipeline_.Drain().IgnoreError();
     services_.lock->Leave().IgnoreError();
     return status;

@@ -10,7 +10,7 @@ namespace {
 
 constexpr Duration kTimeout = Seconds(3);
 
-// To the server this session is unknown or over, or belongs to an earlier life.
+// To the server the session is unknown or over, or belongs to an earlier life.
 absl::Status AsFailure(const absl::Status& status) {
   return absl::IsFailedPrecondition(status) ? absl::AbortedError(status.message()) : status;
 }

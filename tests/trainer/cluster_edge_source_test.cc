@@ -54,10 +54,10 @@ class OneServer : public BlobTransfer {
 class NoPartitions : public PartitionClient {
  public:
   absl::Status Read(const PartitionVersion&, EmbeddingPartition*) override {
-    return absl::UnimplementedError("");
+    return absl::InternalError("edges are no partitions");
   }
   absl::Status Store(const PartitionVersion&, const EmbeddingPartition&) override {
-    return absl::UnimplementedError("");
+    return absl::InternalError("edges are no partitions");
   }
 };
 

@@ -52,10 +52,7 @@ absl::Status ClusterEdgeSource::Read(int edge_path, Bucket bucket, int64_t begin
     const auto read = [&]() -> absl::StatusOr<int64_t> {
       // Places change while one waits.
       WEFT_ASSIGN_OR_RETURN(const VersionInfo where, places_->Find(version));
-      const auto session = [&] {
-        const absl::Status found = places_->Find(version).status();
-        return absl::IsAborted(found) ? found : absl::OkStatus();
-      };
+      const auto session = [this] { return places_->CheckSession(); };
       WEFT_RETURN_IF_ERROR(
           transfer_->ReadShard(version, where.shards[i], {bytes.data(), bytes.size()}, session));
       return size;

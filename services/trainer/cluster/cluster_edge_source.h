@@ -1,7 +1,7 @@
 // ClusterEdgeSource reads the edges that a cluster's partition servers hold, at the places that the
 // lock server named with a grant, shard by shard: in memory is one shard beside what was taken.
 //
-// A bucket that no grant of this session names, or has hinted, cannot be read (NotFound); after the
+// A bucket that no grant of the trainer names, or has hinted, cannot be read (NotFound); after the
 // end of the session nothing can (Aborted).
 // Thread-safety: may be called from any thread.
 #pragma once
