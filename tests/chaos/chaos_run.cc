@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "tests/testing/test_seed.h"
 
 namespace weft::testing {
 namespace {
@@ -29,9 +29,8 @@ std::string RoleOf(const std::string& name) {
 }  // namespace
 
 uint64_t ChaosSeed() {
-  const char* const given = std::getenv("WEFT_TEST_SEED");
-  const uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10)
-                                         : static_cast<uint64_t>(absl::ToUnixNanos(absl::Now()));
+  const uint64_t seed =
+      TestSeed([] { return static_cast<uint64_t>(absl::ToUnixNanos(absl::Now())); });
   std::printf("seed: WEFT_TEST_SEED=%llu\n", static_cast<unsigned long long>(seed));
   return seed;
 }

@@ -12,6 +12,7 @@
 
 #include "graph/stable_partition.h"
 #include "tests/graph/import_fixture.h"
+#include "tests/testing/test_seed.h"
 
 namespace weft {
 namespace {
@@ -130,9 +131,7 @@ class ImportPropertyTest : public testing::ImportFixture {
 };
 
 TEST_F(ImportPropertyTest, AgreesWithTheObviousImporterForAnyThreadsAndMemory) {
-  const char* const given = std::getenv("WEFT_TEST_SEED");
-  const uint32_t seed =
-      given != nullptr ? std::strtoul(given, nullptr, 10) : std::random_device()();
+  const auto seed = static_cast<uint32_t>(testing::TestSeed([] { return std::random_device()(); }));
   SCOPED_TRACE(::testing::Message() << "WEFT_TEST_SEED=" << seed);
   std::mt19937 random(seed);
   const auto chance = [&](uint32_t one_in) { return random() % one_in == 0; };

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <set>
 #include <sstream>
 
@@ -118,11 +117,6 @@ void TrainWorld::ExpectPassesAreComplete(int passes) const {
   for (int pass = 0; pass < passes; ++pass) {
     EXPECT_EQ(edges[pass], options_.num_edges) << "pass " << pass;
   }
-}
-
-uint64_t TestSeed() {
-  const char* seed = std::getenv("WEFT_TEST_SEED");
-  return seed == nullptr ? 1 : std::strtoull(seed, nullptr, 10);
 }
 
 }  // namespace weft::testing

@@ -55,7 +55,4 @@ class TrainWorld {
   std::vector<int64_t> counts_;  // entities by partition
 };
 
-// The seed of randomized tests: WEFT_TEST_SEED, else 1.
-uint64_t TestSeed();
-
 }  // namespace weft::testing

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <map>
 #include <set>
 #include <utility>
@@ -12,6 +11,7 @@
 
 #include "services/common/random.h"
 #include "services/lock_server/bucket_order.h"
+#include "tests/testing/test_seed.h"
 
 namespace weft {
 namespace {
@@ -329,17 +329,12 @@ class Model {
   const BucketScheduler& scheduler_;
 };
 
-uint64_t SeedFromEnvironment() {
-  const char* seed = std::getenv("WEFT_TEST_SEED");
-  return seed == nullptr ? 20240611 : std::strtoull(seed, nullptr, 10);
-}
-
 class BucketSchedulerPropertyTest
     : public ::testing::TestWithParam<std::pair<const char*, BucketScheduler::Options>> {};
 
 TEST_P(BucketSchedulerPropertyTest, HoldsItsRulesOverRandomSteps) {
   const BucketScheduler::Options& options = GetParam().second;
-  const uint64_t seed = SeedFromEnvironment();
+  const uint64_t seed = testing::TestSeed(20240611);
   SCOPED_TRACE(::testing::Message() << "WEFT_TEST_SEED=" << seed);
   RandomStream random(seed, RandomUse::kTest);
   const std::vector<Bucket> all = Lexicographic(options.num_lhs, options.num_rhs);
@@ -416,7 +411,7 @@ TEST(BucketSchedulerPropertyTest, ChoosesAmongTheCheapest) {
       .num_lhs = 6,
       .num_rhs = 6,
       .types = {{0, true, true, 50}, {2, true, false, 20}, {3, false, true, 7}}};
-  const uint64_t seed = SeedFromEnvironment();
+  const uint64_t seed = testing::TestSeed(20240611);
   SCOPED_TRACE(::testing::Message() << "WEFT_TEST_SEED=" << seed);
   RandomStream random(seed, RandomUse::kTest, 1);
   const std::vector<Bucket> order = MakeBucketOrder(BucketOrder::kRandom, 6, 6, seed, 0);

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <map>
 #include <set>
 #include <string>
@@ -14,6 +13,7 @@
 #include "services/common/random.h"
 #include "tests/lock_server/cluster_fixture.h"
 #include "tests/testing/status_matchers.h"
+#include "tests/testing/test_seed.h"
 
 namespace weft {
 namespace {
@@ -467,18 +467,13 @@ class World {
   int64_t kills_ = 0;
 };
 
-uint64_t SeedFromEnvironment() {
-  const char* seed = std::getenv("WEFT_TEST_SEED");
-  return seed == nullptr ? 20240612 : std::strtoull(seed, nullptr, 10);
-}
-
 TEST(ClusterPropertyTest, WhateverDiesEveryBucketIsInEveryVersionOnce) {
   int64_t passes = 0;
   int64_t rewinds = 0;
   int64_t releases = 0;
   int64_t kills = 0;
   for (uint64_t i = 0; i < 6; ++i) {
-    const uint64_t seed = SeedFromEnvironment() + i;
+    const uint64_t seed = testing::TestSeed(20240612) + i;
     SCOPED_TRACE(::testing::Message() << "WEFT_TEST_SEED=" << seed);
     World world(seed);
     for (int step = 0; step < 4000 && !::testing::Test::HasFatalFailure(); ++step) {

@@ -3,79 +3,31 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <map>
 #include <set>
+#include <utility>
+#include <vector>
 
-#include "services/common/random.h"
 #include "tests/lock_server/coordinator_fixture.h"
+#include "tests/lock_server/coordinator_run.h"
 #include "tests/testing/status_matchers.h"
 
 namespace weft {
 namespace {
 
-using ::testing::ElementsAre;
 using testing::FailingRunStore;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::IsOk;
 using testing::MakePlan;
 using testing::MakeState;
-using ::testing::Not;
 using testing::ReleaseOf;
 using ::testing::SizeIs;
 using testing::StartRun;
 using testing::StatusIs;
-using ::testing::UnorderedElementsAre;
 using Source = GrantedPartition::Source;
-
-// One run and one session of it.
-struct TestRun {
-  explicit TestRun(int partitions, RunPlan plan) : partitions(partitions), plan(std::move(plan)) {
-    Restart();
-  }
-  explicit TestRun(int partitions) : TestRun(partitions, MakePlan(partitions)) {}
-
-  void Restart() {
-    const std::optional<RunState> stored = *store.Load();
-    coordinator = StartRun(plan, stored.value_or(MakeState(partitions)), &store);
-    session = coordinator->Register();
-    number = 0;
-  }
-
-  absl::StatusOr<AcquireResult> Acquire(std::vector<PartitionVersion> resident = {}) {
-    return coordinator->Acquire(session, {++number, std::move(resident), absl::ZeroDuration()});
-  }
-  Grant MustAcquire(std::vector<PartitionVersion> resident = {}) {
-    const auto result = Acquire(std::move(resident));
-    WEFT_CHECK(result.ok() && result->grant.has_value());
-    return *result->grant;
-  }
-  absl::StatusOr<ReleaseResult> Release(const Grant& grant) {
-    return coordinator->Release(session, ReleaseOf(grant));
-  }
-  // Trains and commits what is left of the pass.
-  void FinishPass() {
-    while (!coordinator->complete_pass().has_value()) {
-      WEFT_CHECK(Release(MustAcquire()).ok());
-    }
-    WEFT_CHECK(coordinator->PassCommitted(coordinator->complete_pass()->version).ok());
-  }
-
-  const int partitions;
-  const RunPlan plan;
-  MemoryRunStore store;
-  std::unique_ptr<RunCoordinator> coordinator;
-  RunCoordinator::SessionId session = 0;
-  uint64_t number = 0;
-};
-
-// Two partitions and the two buckets between them.
-RunPlan OffDiagonalPlan() {
-  RunPlan plan = MakePlan(2);
-  plan.bucket_edges[0] = {0, 10, 10, 0};
-  return plan;
-}
+using testing::OffDiagonalPlan;
+using testing::TestRun;
 
 TEST(RunCoordinatorTest, AGrantOfNeverTrainedPartitionsSaysInitialise) {
   TestRun run(2);
@@ -317,111 +269,6 @@ TEST(RunCoordinatorTest, ReleasedBucketsSurviveARestartAndTokensDoNotRepeat) {
   EXPECT_NE(next.buckets[0].bucket, first.buckets[0].bucket);
 }
 
-TEST(RunCoordinatorTest, EmptyBucketsAreDoneWhenThePassBegins) {
-  RunPlan plan = MakePlan(2);
-  plan.bucket_edges[0] = {0, 10, 0, 0};
-  TestRun run(2, plan);
-
-  const Grant grant = run.MustAcquire();
-
-  EXPECT_EQ(grant.buckets[0].bucket, (Bucket{0, 1}));
-  EXPECT_EQ(run.coordinator->progress().buckets_done, 3);
-  ASSERT_THAT(run.Release(grant), IsOk());
-  EXPECT_TRUE(run.coordinator->complete_pass().has_value());
-}
-
-TEST(RunCoordinatorTest, APassWithoutEdgesIsCompleteAtOnce) {
-  TestRun run(2, MakePlan(2, 0));
-
-  const std::optional<CompletePass> pass = run.coordinator->complete_pass();
-
-  ASSERT_TRUE(pass.has_value());
-  EXPECT_EQ(pass->version, 1);
-  EXPECT_THAT(pass->buckets, IsEmpty());
-  EXPECT_THAT(pass->versions, SizeIs(2));
-}
-
-TEST(RunCoordinatorTest, NothingIsGrantedBetweenAPassAndItsCheckpoint) {
-  TestRun run(1);
-  ASSERT_THAT(run.Release(run.MustAcquire()), IsOk());
-
-  const auto result = run.Acquire();
-
-  ASSERT_THAT(result, IsOk());
-  EXPECT_FALSE(result->grant.has_value());
-  EXPECT_FALSE(result->run_done);
-}
-
-TEST(RunCoordinatorTest, ACommitBeginsTheNextPass) {
-  TestRun run(1);
-  ASSERT_THAT(run.Release(run.MustAcquire()), IsOk());
-
-  ASSERT_THAT(run.coordinator->PassCommitted(1), IsOk());
-  ASSERT_THAT(run.coordinator->PassCommitted(1), IsOk());  // a repeat
-
-  EXPECT_EQ(run.MustAcquire().position.epoch, 1);
-}
-
-TEST(RunCoordinatorTest, TheRunIsDoneAfterTheLastEpoch) {
-  TestRun run(1);
-  run.FinishPass();
-  run.FinishPass();
-
-  const auto result = run.Acquire();
-
-  ASSERT_THAT(result, IsOk());
-  EXPECT_TRUE(result->run_done);
-  EXPECT_FALSE(run.coordinator->complete_pass().has_value());
-}
-
-TEST(RunCoordinatorTest, CommittedVersionsAreCleanAgain) {
-  TestRun run(2);
-  run.FinishPass();
-
-  for (const GrantedPartition& partition : run.MustAcquire().partitions) {
-    EXPECT_FALSE(partition.dirty);
-  }
-}
-
-TEST(RunCoordinatorTest, TheOldVersionIsObsoleteUntilItsFilesAreRemoved) {
-  TestRun run(1);
-  run.FinishPass();
-  EXPECT_THAT(run.coordinator->obsolete_versions(), IsEmpty());
-  run.FinishPass();
-  EXPECT_THAT(run.coordinator->obsolete_versions(), ElementsAre(1));
-
-  run.Restart();
-  EXPECT_THAT(run.coordinator->obsolete_versions(), ElementsAre(1));
-
-  run.coordinator->FilesRemoved({1});
-  EXPECT_THAT(run.coordinator->obsolete_versions(), IsEmpty());
-}
-
-TEST(RunCoordinatorTest, EdgeChunksShareOutTheEdgesOfABucket) {
-  TestRun run(1, [] {
-    RunPlan plan = MakePlan(1);
-    plan.num_epochs = 1;
-    return plan;
-  }());
-  RunState state = MakeState(1);
-  state.position.num_edge_chunks = 3;
-  MemoryRunStore store;
-  run.coordinator = StartRun(run.plan, state, &store);
-  run.session = run.coordinator->Register();
-
-  int64_t edges = 0;
-  for (int chunk = 0; chunk < 3; ++chunk) {
-    const Grant grant = run.MustAcquire();
-    EXPECT_EQ(grant.position.edge_chunk, chunk);
-    edges += grant.buckets[0].expected_edges;
-    ASSERT_THAT(run.Release(grant), IsOk());
-    ASSERT_THAT(run.coordinator->PassCommitted(chunk + 1), IsOk());
-  }
-
-  EXPECT_EQ(edges, 10);
-  EXPECT_TRUE(run.Acquire()->run_done);
-}
-
 TEST(RunCoordinatorTest, AGrantTakesAsManyBucketsAsFitIntoCommitSeconds) {
   RunPlan plan = MakePlan(3);
   plan.commit_seconds = 2.5;  // every bucket of 10 edges takes a second
@@ -497,34 +344,6 @@ TEST(RunCoordinatorTest, NothingIsAcknowledgedThatIsNotStored) {
   EXPECT_THAT((*store.Load())->done, IsEmpty());
 }
 
-TEST(RunCoordinatorTest, EarlyStoppingEndsTheRunAndKeepsTheBestVersion) {
-  RunPlan plan = MakePlan(1);
-  plan.num_epochs = 50;
-  plan.early_stopping = RunConfig::EarlyStopping{EarlyStoppingMetric::kLoss, 2};
-  TestRun run(1, plan);
-  // By epoch; the value of an epoch judges the version that it began with.
-  const std::vector<double> losses = {5, 4, 3, 3.5, 3.6};
-  for (const double loss : losses) {
-    ReleaseRequest release = ReleaseOf(run.MustAcquire());
-    release.buckets[0].held_out_edges = 1;
-    release.buckets[0].trained_edges -= 1;
-    release.buckets[0].eval_before = Stats{1, {{"loss", loss}}};
-    ASSERT_THAT(run.coordinator->Release(run.session, release), IsOk());
-    ASSERT_THAT(run.coordinator->PassCommitted(run.coordinator->complete_pass()->version), IsOk());
-    run.coordinator->FilesRemoved({});
-  }
-
-  EXPECT_TRUE(run.Acquire()->run_done);
-  const RunProgress progress = run.coordinator->progress();
-  EXPECT_TRUE(progress.stopped_early);
-  EXPECT_EQ(progress.early_stopping.best_version, 2);
-  EXPECT_EQ(progress.early_stopping.best_epoch, 2);
-  EXPECT_THAT(run.coordinator->obsolete_versions(), UnorderedElementsAre(1, 3, 4));
-
-  run.Restart();
-  EXPECT_TRUE(run.Acquire()->run_done);
-}
-
 // One trainer with more room than two partitions, which lets go of what it is told to.
 int LoadsInAPass(int partitions, int resident) {
   RunPlan plan = MakePlan(partitions);
@@ -563,94 +382,6 @@ TEST(RunCoordinatorTest, WithMoreRoomATrainerLoadsAboutAsLittleAsIsPossible) {
 
     EXPECT_LE(LoadsInAPass(p, c) - c, 1.25 * bound + c);
   }
-}
-
-uint64_t SeedFromEnvironment() {
-  const char* seed = std::getenv("WEFT_TEST_SEED");
-  return seed == nullptr ? 20240612 : std::strtoull(seed, nullptr, 10);
-}
-
-// Random sessions that acquire, release, abandon, leave, restart everything: every bucket of every
-// pass is done exactly once, and each current version holds each done bucket of its partition once.
-TEST(RunCoordinatorPropertyTest, EveryBucketIsDoneOnceWhateverSessionsDo) {
-  const uint64_t seed = SeedFromEnvironment();
-  SCOPED_TRACE(::testing::Message() << "WEFT_TEST_SEED=" << seed);
-  RandomStream random(seed, RandomUse::kTest, 2);
-  const int partitions = 5;
-  RunPlan plan = MakePlan(partitions);
-  plan.num_epochs = 12;
-  plan.bucket_edges[0][3] = 0;
-  MemoryRunStore store;
-  auto coordinator = StartRun(plan, MakeState(partitions), &store);
-  // What each version was trained with: a count of buckets by partition.
-  std::map<PartitionVersion, std::multiset<Bucket>> content;
-  struct Trainer {
-    RunCoordinator::SessionId session = 0;
-    uint64_t number = 0;
-    std::vector<Grant> grants;
-  };
-  std::vector<Trainer> trainers(3);
-  std::set<Token> tokens;
-  for (Trainer& t : trainers) t.session = coordinator->Register();
-  int passes = 0;
-  for (int step = 0; step < 100000 && passes < plan.num_epochs; ++step) {
-    Trainer& t = trainers[random.Below(3)];
-    const uint32_t action = random.Below(100);
-    if (action < 45) {
-      std::vector<PartitionVersion> resident;
-      for (const Grant& g : t.grants) {
-        for (const GrantedPartition& p : g.partitions) resident.push_back({p.key, g.token});
-      }
-      const auto result =
-          coordinator->Acquire(t.session, {++t.number, resident, absl::ZeroDuration()});
-      ASSERT_THAT(result, IsOk());
-      if (!result->grant.has_value()) continue;
-      const Grant& grant = *result->grant;
-      ASSERT_TRUE(tokens.insert(grant.token).second) << "a token was used twice";
-      for (const GrantedPartition& p : grant.partitions) {
-        std::multiset<Bucket> trained = content[{p.key, p.base}];
-        for (const GrantedBucket& b : grant.buckets) {
-          if (b.bucket.lhs == p.key.partition || b.bucket.rhs == p.key.partition) {
-            trained.insert(b.bucket);
-          }
-        }
-        content[{p.key, grant.token}] = std::move(trained);
-      }
-      t.grants.push_back(grant);
-    } else if (action < 80 && !t.grants.empty()) {
-      const Grant grant = t.grants.front();
-      ASSERT_THAT(coordinator->Release(t.session, ReleaseOf(grant)), IsOk());
-      t.grants.erase(t.grants.begin());
-    } else if (action < 90 && !t.grants.empty()) {
-      // The oldest is given back; what starts from it ends, too: the trainer begins anew.
-      ASSERT_THAT(coordinator->Abandon(t.session, t.grants.front().token), IsOk());
-      ASSERT_THAT(coordinator->Leave(t.session), IsOk());
-      t = Trainer{coordinator->Register(), 0, {}};
-    } else if (action < 95) {
-      ASSERT_THAT(coordinator->Leave(t.session), IsOk());
-      t = Trainer{coordinator->Register(), 0, {}};
-    } else if (action < 97) {
-      coordinator = StartRun(plan, **store.Load(), &store);
-      for (Trainer& other : trainers) other = Trainer{coordinator->Register(), 0, {}};
-    }
-    const std::optional<CompletePass> pass = coordinator->complete_pass();
-    if (!pass.has_value()) continue;
-    std::set<Bucket> done;
-    for (const DoneBucket& b : pass->buckets) {
-      ASSERT_TRUE(done.insert(b.stats.bucket).second) << "a bucket was done twice";
-    }
-    ASSERT_EQ(done.size(), static_cast<size_t>(partitions * partitions - 1));
-    ++passes;
-    for (const PartitionVersion& version : pass->versions) {
-      const std::multiset<Bucket>& trained = content[version];
-      for (const Bucket& b : done) {
-        const bool uses = b.lhs == version.key.partition || b.rhs == version.key.partition;
-        ASSERT_EQ(trained.count(b), uses ? static_cast<size_t>(passes) : 0u);
-      }
-    }
-    ASSERT_THAT(coordinator->PassCommitted(pass->version), IsOk());
-  }
-  EXPECT_EQ(passes, plan.num_epochs);
 }
 
 }  // namespace

@@ -5,9 +5,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <map>
-#include <memory>
-#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -15,17 +12,15 @@
 #include "services/common/rpc/grpc_status.h"
 #include "services/common/rpc/proto_convert.h"
 #include "services/partition_server/cluster_partition_client.h"
-#include "services/partition_server/partition_service_impl.h"
 #include "services/partition_server/partition_shards.h"
 #include "tests/partition_server/blob_testing.h"
-#include "tests/partition_server/partition_client_contract.h"
 #include "tests/partition_server/partition_server_fixture.h"
+#include "tests/partition_server/partition_service_fixture.h"
 
 namespace weft::testing {
 namespace {
 
 using ::testing::HasSubstr;
-using Keep = TestPartitionServer::Keep;
 
 FindServer FindIn(std::vector<ServerInfo> servers) {
   return [servers](const Place& place) -> std::optional<ServerInfo> {
@@ -35,150 +30,6 @@ FindServer FindIn(std::vector<ServerInfo> servers) {
     return std::nullopt;
   };
 }
-
-// A cluster of three memory stores, and its client under grants of all tokens.
-class ClusterOfThree : public PartitionClient {
- public:
-  ClusterOfThree(const std::string& folder, int64_t shard_bytes) {
-    ServerList list;
-    list.revision = 1;
-    for (const char* name : {"/a", "/b", "/c"}) {
-      servers_.push_back(std::make_unique<TestPartitionServer>(folder + name, Keep::kMemory));
-      list.partition_servers.push_back(servers_.back()->info());
-      stores_.push_back(list.partition_servers.back().store_id);
-    }
-    places_.SetServers(list);
-    PartitionTransfer::Options options;
-    options.shard_bytes = shard_bytes;
-    transfer_ =
-        std::make_unique<PartitionTransfer>(&blobs_, FindServerIn(&places_), &cancel_, options);
-    client_ = std::make_unique<ClusterPartitionClient>(&places_, transfer_.get());
-  }
-
-  absl::Status Read(const PartitionVersion& version, EmbeddingPartition* out) override {
-    VersionInfo info;
-    {
-      MutexLock lock(&mu_);
-      const auto found = versions_.find(version);
-      // Of one that is not stored: where another one lies.
-      info = found != versions_.end() ? found->second : versions_.begin()->second;
-      info.version = version;
-      places_.AddGrant(next_grant_++, {info}, {}, 1);
-    }
-    return client_->Read(version, out);
-  }
-  absl::Status Store(const PartitionVersion& version,
-                     const EmbeddingPartition& partition) override {
-    MutexLock lock(&mu_);
-    places_.AddGrant(version.token, {}, stores_, 2);
-    const absl::Status status = client_->Store(version, partition);
-    if (!status.ok()) return status;
-    for (const VersionInfo& stored : places_.Stored(version.token)) {
-      if (stored.version == version) versions_[version] = stored;
-    }
-    EXPECT_EQ(versions_[version].shards[0].places.size(), 2u);
-    return absl::OkStatus();
-  }
-
- private:
-  std::vector<std::unique_ptr<TestPartitionServer>> servers_;
-  std::vector<StoreId> stores_;
-  PlaceDirectory places_;
-  CancelFlag cancel_;
-  ChannelPool channels_{{.connections = 2, .security = {}}};
-  RunFence fence_{kContext};
-  GrpcBlobClient blobs_{&channels_, &fence_, {}};
-  std::unique_ptr<PartitionTransfer> transfer_;
-  std::unique_ptr<ClusterPartitionClient> client_;
-  Mutex mu_;
-  std::map<PartitionVersion, VersionInfo> versions_;
-  Token next_grant_ = 1'000'000;  // of reads
-};
-
-INSTANTIATE_TEST_SUITE_P(Cluster, PartitionClientContractTest,
-                         ::testing::Values(
-                             [](const std::string& folder) -> std::unique_ptr<PartitionClient> {
-                               return std::make_unique<ClusterOfThree>(folder, 1 << 20);
-                             },
-                             [](const std::string& folder) -> std::unique_ptr<PartitionClient> {
-                               return std::make_unique<ClusterOfThree>(folder, 1);  // a row a shard
-                             }));
-
-class PartitionServiceTest : public ::testing::Test {
- protected:
-  std::unique_ptr<TestPartitionServer> Start(Keep keep, const std::string& name = "store") {
-    return std::make_unique<TestPartitionServer>(dir.File(name), keep);
-  }
-
-  absl::StatusOr<Place> Put(const TestPartitionServer& server, const ShardName& name,
-                            const std::string& content) {
-    std::vector<uint64_t> checksums;
-    for (int64_t i = 0; i < NumSegments(static_cast<int64_t>(content.size())); ++i) {
-      checksums.push_back(SegmentChecksum({SegmentOf(content, i)}));
-    }
-    return client.Put(server.address(), name, InfoOf(content), checksums,
-                      [&](int64_t i) { return BytePieces{SegmentOf(content, i)}; });
-  }
-
-  absl::StatusOr<std::string> Get(const TestPartitionServer& server, const ShardName& name,
-                                  const BlobInfo& info) {
-    std::string content;
-    const absl::Status status =
-        client.Get(server.address(), name, info,
-                   [&](int64_t, uint64_t checksum, absl::Span<const absl::string_view> pieces) {
-                     EXPECT_EQ(SegmentChecksum(pieces), checksum);
-                     for (const absl::string_view piece : pieces)
-                       content.append(piece.data(), piece.size());
-                     return absl::OkStatus();
-                   });
-    if (!status.ok()) return status;
-    return content;
-  }
-
-  std::unique_ptr<v1::PartitionService::Stub> Stub(const TestPartitionServer& server) {
-    return v1::PartitionService::NewStub(*channels.Get(server.address()));
-  }
-
-  // A stream made by protobuf, as any other client would make it.
-  absl::Status PutMessages(const TestPartitionServer& server,
-                           const std::vector<v1::PutBlobRequest>& messages,
-                           v1::PutBlobResponse* response) {
-    grpc::ClientContext context;
-    const auto stub = Stub(server);
-    const auto writer = stub->PutBlob(&context, response);
-    for (const v1::PutBlobRequest& message : messages) {
-      if (!writer->Write(message)) break;
-    }
-    writer->WritesDone();
-    return FromGrpcStatus(writer->Finish());
-  }
-
-  static v1::PutBlobRequest Header(const ShardName& name, const BlobInfo& info,
-                                   const RunContext& context = kContext) {
-    v1::PutBlobRequest request;
-    *request.mutable_header()->mutable_context() = ToProto(context);
-    *request.mutable_header()->mutable_name() = ToProto(name);
-    request.mutable_header()->set_size_bytes(info.bytes);
-    request.mutable_header()->set_xxh3(info.checksum);
-    return request;
-  }
-
-  static v1::PutBlobRequest Segment(const std::string& content, int64_t index) {
-    const absl::string_view segment = SegmentOf(content, index);
-    v1::PutBlobRequest request;
-    request.mutable_segment()->set_index(static_cast<uint32_t>(index));
-    request.mutable_segment()->set_xxh3(SegmentChecksum({segment}));
-    request.mutable_segment()->set_data(segment.data(), segment.size());
-    return request;
-  }
-
-  static constexpr ShardName kName = {{{0, 0}, 7}, 0};
-
-  TempDir dir;
-  ChannelPool channels{{.connections = 2, .security = {}}};
-  RunFence fence{kContext};
-  GrpcBlobClient client{&channels, &fence, {}};
-};
 
 TEST_F(PartitionServiceTest, GivesBackWhatWasPutAndSaysWhereItLies) {
   for (const Keep keep : {Keep::kMemory, Keep::kDisk}) {
@@ -521,71 +372,6 @@ TEST_F(PartitionServiceTest, ALargePartitionWithRowsAboveFourMegabytesStreamsInB
   const int64_t peak = StatusKilobytes("VmHWM");
   // 208 MB went both ways. Two streams of 16 MiB windows at both ends and a few segments.
   EXPECT_LT(peak - before, 120 << 10) << before << " kB before, " << peak << " kB at most";
-}
-
-// --- what the lock server orders ---
-
-TEST_F(PartitionServiceTest, APersistedBlobIsAllThatARestartedMemoryStoreHas) {
-  const std::string content = Content(1, kSegmentBytes + 5);
-  const ShardName passing = {{{0, 1}, 7}, 0};
-  {
-    const auto server = Start(Keep::kMemory);
-    ASSERT_THAT(Put(*server, kName, content), IsOk());
-    ASSERT_THAT(Put(*server, passing, content), IsOk());
-    EXPECT_EQ(server->store.Passing().size(), 2u);
-
-    const OrderResult result = server->orders.Execute({5, PersistShards{{kName}}}, {});
-
-    EXPECT_EQ(result.order_id, 5u);
-    ASSERT_THAT(result.status, IsOk());
-    EXPECT_THAT(server->orders.Execute({5, PersistShards{{kName}}}, {}).status, IsOk());
-    EXPECT_EQ(server->store.PlaceOf(kName).incarnation, 0u);
-    EXPECT_EQ(server->store.Passing(), std::vector<ShardName>{passing});
-    EXPECT_THAT(server->orders.Execute({6, PersistShards{{{{{0, 9}, 9}, 0}}}}, {}).status,
-                StatusIs(absl::StatusCode::kNotFound));
-  }
-
-  const auto server = Start(Keep::kMemory);
-
-  EXPECT_TRUE(*Get(*server, kName, InfoOf(content)) == content);
-  EXPECT_THAT(Get(*server, passing, InfoOf(content)), StatusIs(absl::StatusCode::kNotFound));
-  EXPECT_EQ(server->store.PlaceOf(kName).incarnation, 0u);
-}
-
-TEST_F(PartitionServiceTest, OrdersCopyVerifyAndStoreManifests) {
-  const auto from = Start(Keep::kMemory, "from");
-  const auto to = Start(Keep::kMemory, "to");
-  const std::string content = Content(1, 100);
-  const auto place = Put(*from, kName, content);
-  ASSERT_THAT(place, IsOk());
-  ShardInfo shard;
-  shard.size_bytes = 100;
-  shard.xxh3 = InfoOf(content).checksum;
-  shard.places = {*place};
-  const std::vector<ServerInfo> servers = {to->info(), from->info()};
-
-  const OrderResult copied = to->orders.Execute({1, CopyShard{kName.version, shard}}, servers);
-  ASSERT_THAT(copied.status, IsOk());
-  ASSERT_TRUE(copied.stored.has_value());
-  EXPECT_EQ(copied.stored->shards[0].places[0].store_id, to->store.store_id());
-  EXPECT_THAT(to->orders.Execute({2, VerifyShard{kName}}, servers).status, IsOk());
-
-  const OrderResult manifest =
-      to->orders.Execute({3, StoreManifest{{{kManifestType, 0}, 9}, "all tokens"}}, servers);
-  ASSERT_THAT(manifest.status, IsOk());
-  // A manifest is for the time after a loss: durable at once.
-  EXPECT_EQ(manifest.stored->shards[0].places[0].incarnation, 0u);
-  EXPECT_THAT(to->orders.Execute({4, CutParameters{}}, servers).status,
-              StatusIs(absl::StatusCode::kInvalidArgument));
-
-  ASSERT_THAT(to->store.Sweep({9, {kName.version}, {}}), IsOk());
-  EXPECT_THAT(to->orders.Execute({5, VerifyShard{kName}}, servers).status, IsOk());
-  EXPECT_THAT(to->orders.Execute({6, VerifyShard{{{{kManifestType, 0}, 9}, 0}}}, servers).status,
-              StatusIs(absl::StatusCode::kNotFound));
-  // A copy from a store that has restarted since asks nobody.
-  shard.places[0].incarnation += 1;
-  EXPECT_THAT(to->orders.Execute({7, CopyShard{{{3, 3}, 3}, shard}}, servers).status,
-              StatusIs(absl::StatusCode::kUnavailable));
 }
 
 }  // namespace

@@ -3,141 +3,24 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <filesystem>
-#include <limits>
-#include <map>
-#include <memory>
 #include <set>
 #include <thread>
 #include <vector>
 
 #include "graph/edge_bucket_file.h"
-#include "services/common/random.h"
-#include "services/common/status_macros.h"
 #include "tests/testing/status_matchers.h"
 #include "tests/testing/temp_dir.h"
 #include "tests/trainer/training_fakes.h"
+#include "tests/trainer/training_loop_fixture.h"
 
 namespace weft {
 namespace {
 
-using ::testing::AllOf;
-using testing::CountingStepFactory;
 using ::testing::ElementsAre;
-using testing::FakeLockClient;
-using testing::FakeParamClient;
-using testing::FakePartitionClient;
-using ::testing::HasSubstr;
 using testing::IsOk;
-using testing::StatusIs;
-using testing::TempDir;
-
-constexpr int64_t kEntities = 20;  // a partition
-constexpr int kDimension = 4;
-
-// One entity type in `partitions` partitions, one dynamic relation model, edges in every bucket.
-class TrainingLoopTest : public ::testing::Test {
- protected:
-  void SetUpRun(int partitions, int64_t edges_per_bucket = 50, double eval_fraction = 0) {
-    RunConfig& config = task_.config;
-    config.entities = {{"user", partitions, false, {}}};
-    config.relations = {{.name = "knows"}};
-    config.dynamic_relations = true;
-    config.dimension = kDimension;
-    config.init_scale = 0;  // the counting step counts from zero
-    config.edge_paths = {dir_.path()};
-    config.batch_size = 7;
-    config.num_batch_negs = 7;
-    config.eval_fraction = eval_fraction;
-    config.eval_num_batch_negs = 7;
-    task_.seed = 3;
-    task_.entity_counts = {std::vector<int64_t>(partitions, kEntities)};
-    auto spec = MakeModelSpec(config, 2);
-    ASSERT_THAT(spec, IsOk());
-    task_.spec = *std::move(spec);
-    RandomStream random(1, RandomUse::kTest);
-    for (PartitionId l = 0; l < partitions; ++l) {
-      for (PartitionId r = 0; r < partitions; ++r) {
-        WriteBucket({l, r}, edges_per_bucket, &random);
-      }
-    }
-  }
-
-  void WriteBucket(Bucket bucket, int64_t count, RandomStream* random) {
-    EdgeList edges;
-    for (int64_t i = 0; i < count; ++i) {
-      edges.lhs.push_back(static_cast<EntityOffset>(random->Below(kEntities)));
-      edges.rhs.push_back(static_cast<EntityOffset>(random->Below(kEntities)));
-      edges.rel.push_back(static_cast<RelationTypeId>(random->Below(2)));
-      ++expected_[{0, bucket.lhs}][2 * edges.lhs.back()];
-      ++expected_[{0, bucket.rhs}][2 * edges.rhs.back() + 1];
-    }
-    auto writer = EdgeBucketWriter::Create(EdgeBucketPath(dir_.path(), bucket), false);
-    ASSERT_THAT(writer, IsOk());
-    ASSERT_THAT((*writer)->Append(edges), IsOk());
-    ASSERT_THAT((*writer)->Finish(), IsOk());
-    lock_options_.edges[bucket] = count;
-  }
-
-  absl::StatusOr<TrainingSummary> Train(int threads = 2) {
-    if (lock_ == nullptr) MakeLock();
-    auto live = MakeSharedState(task_, steps_);
-    WEFT_RETURN_IF_ERROR(live.status());
-    live_ = *std::move(live);
-    TrainingLoop::Options options;
-    options.num_threads = threads;
-    options.pipeline = pipeline_options_;
-    options.acquire_wait = acquire_wait_;
-    TrainingLoop loop(task_, options, {lock_.get(), &params_, &partitions_, &steps_, observer_},
-                      &live_);
-    return loop.Run(stop_);
-  }
-
-  // Begins a run.
-  void MakeLock() {
-    partitions_.Clear();
-    lock_ = std::make_unique<FakeLockClient>(task_, lock_options_);
-    lock_->partitions = &partitions_;
-  }
-
-  // Every entity was counted `passes` times for each of its edges.
-  void ExpectEveryEdgeTrained(int passes) {
-    const auto partitions = static_cast<PartitionId>(task_.entity_counts[0].size());
-    for (PartitionId p = 0; p < partitions; ++p) {
-      EmbeddingPartition table;
-      if (partitions == 1) {
-        table = live_.unpartitioned[0].Clone();
-      } else {
-        auto stored = partitions_.Get({0, p}, lock_->current({0, p}));
-        ASSERT_TRUE(stored.has_value());
-        table = *std::move(stored);
-      }
-      for (int64_t i = 0; i < kEntities; ++i) {
-        for (int side = 0; side < 2; ++side) {
-          const PartitionKey key{0, p};
-          EXPECT_EQ(table.embeddings.row(i)[side],
-                    passes * expected_[key][static_cast<EntityOffset>(2 * i + side)])
-              << "partition " << p << " entity " << i << " side " << side;
-        }
-      }
-    }
-  }
-
-  TempDir dir_;
-  TrainingTask task_;
-  FakeLockClient::Options lock_options_;
-  BucketPipeline::Options pipeline_options_;
-  absl::Duration acquire_wait_ = absl::Seconds(10);
-  FakePartitionClient partitions_;
-  FakeParamClient params_{task_};
-  CountingStepFactory steps_;
-  std::unique_ptr<FakeLockClient> lock_;
-  TrainingObserver* observer_ = nullptr;
-  SharedState live_;
-  std::atomic<bool> stop_ = false;
-  std::map<PartitionKey, std::map<EntityOffset, int>> expected_;  // [2 offset + side]
-};
+using testing::kEntities;
+using testing::TrainingLoopTest;
 
 TEST_F(TrainingLoopTest, OnePartitionTrainsEveryEdgeInEveryPass) {
   SetUpRun(1);
@@ -316,157 +199,6 @@ TEST_F(TrainingLoopTest, EdgeChunksTogetherTrainEveryEdgeOnceAnEpoch) {
   }
 }
 
-TEST_F(TrainingLoopTest, EdgesThatChangedSinceTheRunBeganAreRefused) {
-  SetUpRun(1);
-  lock_options_.edges[{0, 0}] = 51;
-
-  EXPECT_THAT(Train(), StatusIs(absl::StatusCode::kDataLoss,
-                                AllOf(HasSubstr("has 50 edges"), HasSubstr("had 51"))));
-  ASSERT_EQ(lock_->failures.size(), 1u);
-}
-
-TEST_F(TrainingLoopTest, NonFiniteStopsTheRunWithBucketBatchAndRelationNamed) {
-  SetUpRun(2);
-  std::atomic<int> batches = 0;
-  steps_.hook = [&](const EdgeBatch&) -> absl::Status {
-    // A bucket has 8 batches: batch 3 of the second one.
-    if (batches++ == 11) return absl::OutOfRangeError("relation knows: a score is not finite");
-    return absl::OkStatus();
-  };
-
-  EXPECT_THAT(Train(/*threads=*/1),
-              StatusIs(absl::StatusCode::kOutOfRange,
-                       "bucket (0, 1), batch 3: relation knows: a score is not finite"));
-
-  ASSERT_EQ(lock_->failures.size(), 1u);
-  EXPECT_EQ(lock_->failures[0].bucket, (Bucket{0, 1}));
-  EXPECT_THAT(lock_->failures[0].reason, HasSubstr("batch 3"));
-  // What was finished before is kept: partition 0 has the first bucket, partition 1 nothing.
-  ASSERT_EQ(lock_->released.size(), 1u);
-  EXPECT_NE(lock_->current({0, 0}), kInitialToken);
-  EXPECT_EQ(lock_->current({0, 1}), kInitialToken);
-}
-
-// The counting step does not look at what it trains, as no score looks at the last update.
-TEST_F(TrainingLoopTest, WhatIsNotFiniteIsNotStored) {
-  SetUpRun(2);
-  task_.config.init_scale = std::numeric_limits<float>::max();  // some of it infinite
-
-  EXPECT_THAT(Train(), StatusIs(absl::StatusCode::kOutOfRange,
-                                AllOf(HasSubstr("bucket (0, 0): partition 0 of user: row "),
-                                      HasSubstr("became "), HasSubstr("inf"))));
-
-  ASSERT_EQ(lock_->failures.size(), 1u);
-  EXPECT_EQ(lock_->failures[0].bucket, (Bucket{0, 0}));
-  EXPECT_TRUE(lock_->released.empty());
-  EXPECT_EQ(lock_->current({0, 0}), kInitialToken);
-}
-
-TEST_F(TrainingLoopTest, SharedStateThatIsNotFiniteIsNotFlushed) {
-  SetUpRun(1);
-  task_.config.init_scale = std::numeric_limits<float>::max();
-
-  EXPECT_THAT(Train(),
-              StatusIs(absl::StatusCode::kOutOfRange, HasSubstr("bucket (0, 0): user: row ")));
-
-  EXPECT_EQ(lock_->failures.size(), 1u);
-  EXPECT_EQ(params_.flushes, 0);
-}
-
-TEST_F(TrainingLoopTest, StopAbandonsTheGrantInTrainingAndKeepsWhatIsFinished) {
-  SetUpRun(2);
-  std::atomic<int> batches = 0;
-  steps_.hook = [&](const EdgeBatch&) {
-    if (batches++ == 11) stop_ = true;
-    return absl::OkStatus();
-  };
-
-  const auto summary = Train(/*threads=*/1);
-
-  ASSERT_THAT(summary, IsOk());
-  EXPECT_TRUE(summary->stopped);
-  EXPECT_EQ(batches, 12);
-  EXPECT_EQ(lock_->released.size(), 1u);
-  EXPECT_EQ(lock_->abandoned, 1);
-  EXPECT_TRUE(lock_->left);
-  EXPECT_EQ(summary->trained_edges, 50);
-
-  // The same clients go on where it stopped.
-  stop_ = false;
-  steps_.hook = nullptr;
-  ASSERT_THAT(Train(), IsOk());
-  ExpectEveryEdgeTrained(1);
-}
-
-TEST_F(TrainingLoopTest, AnEndedSessionForgetsItsCopiesAndStartsAnew) {
-  SetUpRun(3);
-  lock_options_.passes = 2;
-  MakeLock();
-  lock_->release_aborts = 2;
-
-  ASSERT_THAT(Train(), IsOk());
-
-  EXPECT_GE(params_.joins, 3);
-  ExpectEveryEdgeTrained(2);
-}
-
-// Otherwise the lock server, which knows nothing of it, would wait for the grant for ever.
-TEST_F(TrainingLoopTest, ASessionThatAnotherServerRefusesIsLeft) {
-  SetUpRun(3);
-  lock_options_.passes = 2;
-  params_.flush_aborts = 2;
-  MakeLock();
-
-  ASSERT_THAT(Train(), IsOk());
-
-  EXPECT_GE(params_.joins, 3);
-  ExpectEveryEdgeTrained(2);
-}
-
-TEST_F(TrainingLoopTest, SessionsThatNeverFinishAnythingEndTheRun) {
-  SetUpRun(2);
-  MakeLock();
-  lock_->error = absl::AbortedError("the session has ended");
-  EXPECT_THAT(Train(), StatusIs(absl::StatusCode::kAborted));
-}
-
-TEST_F(TrainingLoopTest, PartitionsThatTheStoreLostAreStoredAgain) {
-  SetUpRun(2);
-  MakeLock();
-  lock_->release_store_agains = 2;
-
-  ASSERT_THAT(Train(), IsOk());
-
-  ExpectEveryEdgeTrained(1);
-}
-
-TEST_F(TrainingLoopTest, AFailedStoreEndsTheRunWithThePartitionNamed) {
-  SetUpRun(2);
-  partitions_.store_failures = 1;
-
-  EXPECT_THAT(Train(), StatusIs(absl::StatusCode::kResourceExhausted,
-                                HasSubstr("cannot store partition 0 of user: disk full")));
-  EXPECT_EQ(lock_->released.size(), 0u);
-}
-
-TEST_F(TrainingLoopTest, AFailedStoreIsToldThoughThereIsNothingElseToDo) {
-  SetUpRun(1);
-  lock_options_.passes = 2;
-  acquire_wait_ = absl::Hours(1);
-  params_.flush_error = absl::ResourceExhaustedError("disk full");
-
-  EXPECT_THAT(Train(), StatusIs(absl::StatusCode::kResourceExhausted, "disk full"));
-}
-
-TEST_F(TrainingLoopTest, ALostVersionIsRefusedNotReinitialised) {
-  SetUpRun(2);
-  MakeLock();
-  lock_->SetCurrent({0, 1}, 77);  // committed once, but its file is gone
-
-  EXPECT_THAT(Train(), StatusIs(absl::StatusCode::kNotFound,
-                                HasSubstr("partition 1 of user: no such version")));
-}
-
 TEST_F(TrainingLoopTest, EmptyAndMissingBucketsAreTrainedAsEmpty) {
   SetUpRun(2, 0);
   std::filesystem::remove(EdgeBucketPath(dir_.path(), {1, 1}));
@@ -487,27 +219,6 @@ TEST_F(TrainingLoopTest, NothingToDoIsDoneAtOnce) {
   ASSERT_THAT(summary, IsOk());
   EXPECT_EQ(summary->trained_edges, 0);
   EXPECT_THAT(summary->epochs, ::testing::IsEmpty());
-}
-
-TEST_F(TrainingLoopTest, ABadIdStopsTheRunBeforeAnyBatchOfItsBucket) {
-  SetUpRun(1);
-  EdgeList edges;
-  edges.lhs = {0, static_cast<EntityOffset>(kEntities)};
-  edges.rhs = {0, 0};
-  edges.rel = {0, 0};
-  auto writer = EdgeBucketWriter::Create(EdgeBucketPath(dir_.path(), {0, 0}), false);
-  ASSERT_THAT(writer, IsOk());
-  ASSERT_THAT((*writer)->Append(edges), IsOk());
-  ASSERT_THAT((*writer)->Finish(), IsOk());
-  std::atomic<int> batches = 0;
-  steps_.hook = [&](const EdgeBatch&) {
-    ++batches;
-    return absl::OkStatus();
-  };
-
-  EXPECT_THAT(Train(), StatusIs(absl::StatusCode::kInvalidArgument,
-                                AllOf(HasSubstr("edges_0_0.h5"), HasSubstr("lhs[1] is 20"))));
-  EXPECT_EQ(batches, 0);
 }
 
 class RecordingObserver : public TrainingObserver {
