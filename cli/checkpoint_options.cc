@@ -14,7 +14,9 @@ void AddCheckpointOptions(CLI::App& command, Checkpoint::Options* options) {
       .add_option("--entities", options->entity_path,
                   "Folder with the names of entities and relations (default: entity_path)")
       ->type_name("DIR");
-  command.add_option("--set", options->overrides, "Override a key of the configuration: lr=0.1")
+  command
+      .add_option("-p,--set,--param", options->overrides,
+                  "Override a key of the configuration: lr=0.1")
       ->type_name("KEY=VALUE")
       ->expected(1)
       ->take_all();

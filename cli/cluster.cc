@@ -329,7 +329,7 @@ void AddClusterCommand(CLI::App& app, Action* action) {
       "up", "Train with real processes: servers and trainers, until the run is over");
   const auto flags = std::make_shared<Flags>();
   command->add_option("CONFIG", flags->config, "The configuration, JSON")->required();
-  command->add_option("--set", flags->overrides, "Override a key: lr=0.1, num_epochs=30")
+  command->add_option("-p,--set,--param", flags->overrides, "Override a key: lr=0.1, num_epochs=30")
       ->type_name("KEY=VALUE")
       ->expected(1)
       ->take_all();

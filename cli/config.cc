@@ -36,7 +36,7 @@ void AddCheck(CLI::App& config, Action* action) {
   const auto options = std::make_shared<CheckOptions>();
   command->add_option("CONFIG", options->path, "The configuration, JSON")->required();
   command
-      ->add_option("--set", options->overrides,
+      ->add_option("-p,--set,--param", options->overrides,
                    "Override a key: lr=0.1, entities.user.num_partitions=4, edge_paths=a,b")
       ->type_name("KEY=VALUE")
       ->expected(1)

@@ -287,10 +287,10 @@ int RunImport(const Flags& flags) {
 }
 
 void AddFormatFlags(CLI::App* command, Flags* flags) {
-  command->add_option("--lhs-col", flags->lhs_column, "Column of the left-hand entity, from 0")
+  command->add_option("-l,--lhs-col", flags->lhs_column, "Column of the left-hand entity, from 0")
       ->required()
       ->type_name("N");
-  command->add_option("--rhs-col", flags->rhs_column, "Column of the right-hand entity, from 0")
+  command->add_option("-r,--rhs-col", flags->rhs_column, "Column of the right-hand entity, from 0")
       ->required()
       ->type_name("N");
   command
@@ -331,7 +331,8 @@ void AddSelectionFlags(CLI::App* command, ImportOptions* import) {
                    "Drop entities that appear less than N times, and their edges")
       ->type_name("N");
   command
-      ->add_option("--relation-min-count", import->rare.relation_min_count,
+      ->add_option("--relation-min-count,--relation-type-min-count",
+                   import->rare.relation_min_count,
                    "Drop relations of less than N edges, and entities that only they have")
       ->type_name("N");
 }
@@ -372,7 +373,7 @@ void AddImportCommand(CLI::App& app, Action* action) {
   command->add_flag("--pbg-compatible", flags->import.pbg_compatible,
                     "Write files for empty buckets too when there are more than 4,096 buckets");
   command
-      ->add_option("--set", flags->overrides,
+      ->add_option("-p,--set,--param", flags->overrides,
                    "Override a key: entities.user.num_partitions=4, edge_paths=a,b")
       ->type_name("KEY=VALUE")
       ->expected(1)

@@ -255,7 +255,8 @@ void AddTrainCommand(CLI::App& app, Action* action) {
   const auto flags = std::make_shared<Flags>();
   command->add_option("CONFIG", flags->config, "The configuration, JSON")->required();
   command
-      ->add_option("--set", flags->overrides, "Override a key: lr=0.1, num_epochs=30, edge_paths=a")
+      ->add_option("-p,--set,--param", flags->overrides,
+                   "Override a key: lr=0.1, num_epochs=30, edge_paths=a")
       ->type_name("KEY=VALUE")
       ->expected(1)
       ->take_all();

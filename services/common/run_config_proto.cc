@@ -10,6 +10,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "services/common/nearest_key.h"
 #include "weft/v1/run_config.pb.h"
 
@@ -93,6 +94,14 @@ void ReadRelations(const v1::RunConfig& message, RunConfig* config, ConfigProble
   }
 }
 
+// PBG's paths may be URLs of files.
+void RemoveFileScheme(RunConfig* config) {
+  std::vector<std::string*> paths = {&config->entity_path, &config->checkpoint_path};
+  for (std::string& path : config->edge_paths) paths.push_back(&path);
+  if (config->init_path) paths.push_back(&*config->init_path);
+  for (std::string* path : paths) *path = std::string(absl::StripPrefix(*path, "file://"));
+}
+
 }  // namespace
 
 RunConfig RunConfigFromProto(const v1::RunConfig& message, ConfigProblems* problems) {
@@ -119,6 +128,7 @@ RunConfig RunConfigFromProto(const v1::RunConfig& message, ConfigProblems* probl
   config.edge_paths.assign(message.edge_paths().begin(), message.edge_paths().end());
   WEFT_READ(checkpoint_path);
   WEFT_READ(init_path);
+  RemoveFileScheme(&config);
   WEFT_READ(checkpoint_preservation_interval);
   WEFT_READ(num_epochs);
   WEFT_READ(num_edge_chunks);

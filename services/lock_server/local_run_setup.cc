@@ -130,9 +130,18 @@ ClusterRunSetup NewRun(const RunConfig& config, const LocalData& data, bool awai
   return setup;
 }
 
+// That nothing is asked for which only a run in one process does.
+absl::Status CheckForCluster(const RunConfig& config) {
+  if (!config.init_path.has_value()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("init_path is ", *config.init_path,
+                                                 ", but a cluster begins with embeddings of its "
+                                                 "own; set it to null, or train in one process"));
+}
+
 // A run that has waited for its edges so far.
 absl::StatusOr<ClusterRunSetup> ContinueWaiting(const RunConfig& config, RunState stored,
                                                 int num_param_servers) {
+  WEFT_RETURN_IF_ERROR(CheckForCluster(config));
   EdgeImport import;
   if (config.HasClusterEdges() && Fits(stored.edge_import.edges, config)) {
     import = std::move(stored.edge_import);
@@ -159,6 +168,7 @@ absl::StatusOr<ClusterRunSetup> ContinueWaiting(const RunConfig& config, RunStat
 }  // namespace
 
 absl::StatusOr<ClusterRunSetup> MakeClusterRun(const RunConfig& config, int num_param_servers) {
+  WEFT_RETURN_IF_ERROR(CheckForCluster(config));
   if (config.HasClusterEdges()) {
     return NewRun(config, ImportedData(config, {}, {}), /*awaits_edges=*/true, num_param_servers);
   }

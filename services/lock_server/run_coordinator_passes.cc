@@ -1,5 +1,6 @@
 // Passes, manifests, and going back.
 #include <algorithm>
+#include <climits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -155,6 +156,8 @@ absl::Status RunCoordinator::CutIfAllHave(bool* again) {
   std::vector<DoneBucket> ended = EndPass();
   Manifest manifest = MakeManifest(state_.position.pass);
   manifest.ended_pass = std::move(ended);
+  manifest.preserved = state_.position.epoch > over.epoch &&
+                       state_.position.epoch % plan_.preservation_interval.value_or(INT_MAX) == 0;
   state_.manifests.Put(std::move(manifest));
   manifests_changed_ = true;
   last_manifest_ = clock_.SteadyNow();

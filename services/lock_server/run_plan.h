@@ -55,6 +55,8 @@ struct RunPlan {
   // run waits for its edges.
   std::vector<std::vector<int64_t>> bucket_edges;
   EarlyStoppingOptions early_stopping;
+  // The version at the end of every so many epochs stays (in a cluster; one process keeps files).
+  std::optional<int> preservation_interval;
   // Unset: a run in one process. Sessions and grants end with it, checkpoints are its files.
   std::optional<ClusterOptions> cluster;
 };

@@ -101,6 +101,17 @@ TEST_F(ImportCommandTest, AReportToADeviceOrStandardOutputReplacesNoFile) {
   EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
 }
 
+TEST_F(ImportCommandTest, TakesPbgsFlagsByTheirNames) {
+  const ProgramResult result =
+      Import({"train.tsv", "valid.tsv", "-l", "0", "--rel-col", "1", "-r", "2", "-p",
+              "entities.node.num_partitions=1", "--relation-type-min-count", "3",
+              "--entity-min-count", "2", "--param", "edge_paths=x,y"});
+
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("train.tsv -> x: 1 edge"),
+                                HasSubstr("entity type node: 2 entities\n")));
+}
+
 TEST_F(ImportCommandTest, ASecondRunHasNothingToDo) {
   ASSERT_EQ(ImportBoth().exit_code, 0);
 

@@ -125,6 +125,17 @@ TEST(RunConfigTest, PbgsOldMixedCaseKeysAreUnderstood) {
   EXPECT_EQ(result->config.num_epochs, 3);
 }
 
+TEST(RunConfigTest, PathsMayBeUrlsOfFiles) {
+  const auto result = ParseSmall({"entity_path=file:///data/e", "edge_paths=file://a,b",
+                                  "checkpoint_path=file://m", "init_path=file://i"});
+
+  ASSERT_THAT(result, IsOk());
+  EXPECT_EQ(result->config.entity_path, "/data/e");
+  EXPECT_THAT(result->config.edge_paths, ElementsAre("a", "b"));
+  EXPECT_EQ(result->config.checkpoint_path, "m");
+  EXPECT_EQ(result->config.init_path, "i");
+}
+
 TEST(RunConfigTest, TheSameKeyInTwoSpellingsAppearsTwice) {
   EXPECT_THAT(ParseRunConfig(PbgWith("\"num_epochs\": 1", "\"num_epochs\": 1, \"numEpochs\": 3"),
                              "config.json"),

@@ -53,6 +53,16 @@ TEST(TrainTest, TrainsEvaluatesAndReports) {
   EXPECT_GT(report["epochs"][2]["eval_after"]["mrr"], report["epochs"][0]["eval_before"]["mrr"]);
 }
 
+TEST(TrainTest, VerboseAddsALineForEachBucket) {
+  const TrainWorld world({.num_partitions = 2, .num_edges = 200, .config = {{"num_epochs", 1}}});
+
+  const ProgramResult quiet = world.Train({"--set", "checkpoint_path=quiet"});
+  const ProgramResult verbose = world.Train({"--set", "verbose=1"});
+
+  EXPECT_THAT(quiet.err, Not(HasSubstr("bucket (1, 0)")));
+  EXPECT_THAT(verbose.err, HasSubstr("bucket (1, 0)"));
+}
+
 TEST(TrainTest, EmptyBucketsAreNoBeginning) {
   const TrainWorld world({.num_partitions = 8, .num_edges = 5});
 

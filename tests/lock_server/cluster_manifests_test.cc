@@ -201,6 +201,22 @@ TEST(ClusterManifestsTest, OldManifestsGoUnlessSomethingKeepsThem) {
               StatusIs(absl::StatusCode::kNotFound));
 }
 
+TEST(ClusterManifestsTest, VersionsArePreservedEveryFewEpochs) {
+  RunPlan plan = MakeClusterPlan(2);
+  plan.num_epochs = 5;
+  plan.preservation_interval = 2;
+  DiskRun run(plan);
+  uint64_t number = 0;
+
+  for (int epoch = 0; epoch < 5; ++epoch) run.FinishPass(kAnna, &number, kDisk);
+
+  std::vector<std::pair<int64_t, bool>> versions;
+  for (const ManifestView& m : run.coordinator->View(false).manifests) {
+    versions.emplace_back(m.version, m.preserved);
+  }
+  EXPECT_THAT(versions, ElementsAre(std::pair(2, true), std::pair(4, true), std::pair(5, false)));
+}
+
 TEST(ClusterManifestsTest, WithinAPassManifestsAreMadeFromTimeToTime) {
   RunPlan plan = MakeClusterPlan(2, 1);
   plan.cluster->checkpoint_interval = std::chrono::seconds(20);

@@ -392,6 +392,7 @@ RunPlan MakeRunPlan(const RunConfig& config, const LocalData& data) {
     plan.bucket_edges.push_back(path.bucket_edges);
   }
   plan.early_stopping = config.early_stopping;
+  plan.preservation_interval = config.checkpoint_preservation_interval;
   return plan;
 }
 
