@@ -43,25 +43,6 @@ absl::StatusOr<std::string> FindConfig(const fs::path& folder) {
   return absl::NotFoundError(absl::StrCat(folder.string(), ": no such file or folder"));
 }
 
-// The folder from which the run's relative paths led: FOLDER less the configuration's
-// checkpoint_path. Empty when they have nothing to do with each other.
-fs::path RunFolder(fs::path folder, const fs::path& checkpoint_path) {
-  std::error_code error;
-  folder = fs::canonical(folder, error);
-  if (error || checkpoint_path.is_absolute()) return {};
-  if (absl::StartsWith(folder.filename().string(), "epoch_")) folder = folder.parent_path();
-  const fs::path relative = checkpoint_path.lexically_normal();
-  std::vector<fs::path> parts;
-  for (const fs::path& part : relative) {
-    if (!part.empty() && part != ".") parts.push_back(part);
-  }
-  for (size_t i = parts.size(); i-- > 0;) {
-    if (folder.filename() != parts[i]) return {};
-    folder = folder.parent_path();
-  }
-  return folder;
-}
-
 bool HasEntities(const fs::path& folder, const RunConfig& config) {
   return std::ranges::any_of(config.entities, [&](const EntityConfig& type) {
     return Exists(EntityCountPath(folder.string(), type.name, 0)) ||
@@ -89,7 +70,7 @@ absl::StatusOr<Checkpoint> Checkpoint::Open(const Options& options) {
   if (!options.entity_path.empty()) {
     config.entity_path = options.entity_path;
   } else if (!is_config && !HasEntities(config.entity_path, config)) {
-    const fs::path run_folder = RunFolder(folder, config.checkpoint_path);
+    const fs::path run_folder = RunFolderOf(folder, config.checkpoint_path);
     if (!run_folder.empty() && HasEntities(run_folder / config.entity_path, config)) {
       config.entity_path = (run_folder / config.entity_path).string();
     }

@@ -66,6 +66,23 @@ absl::Status ReplaceLink(const std::string& target, const std::string& link) {
 
 }  // namespace
 
+std::string RunFolderOf(const std::string& checkpoint, const std::string& checkpoint_path) {
+  std::error_code error;
+  fs::path folder = fs::canonical(checkpoint, error);
+  if (error || fs::path(checkpoint_path).is_absolute()) return "";
+  if (absl::StartsWith(folder.filename().string(), kEpochPrefix)) folder = folder.parent_path();
+  const fs::path relative = fs::path(checkpoint_path).lexically_normal();
+  std::vector<fs::path> parts;
+  for (const fs::path& part : relative) {
+    if (!part.empty() && part != ".") parts.push_back(part);
+  }
+  for (size_t i = parts.size(); i-- > 0;) {
+    if (folder.filename() != parts[i]) return "";
+    folder = folder.parent_path();
+  }
+  return folder.string();
+}
+
 CheckpointDir::CheckpointDir(std::string path, std::vector<EntityType> entity_types)
     : path_(std::move(path)), entity_types_(std::move(entity_types)) {}
 

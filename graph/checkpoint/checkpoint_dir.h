@@ -25,6 +25,10 @@
 
 namespace weft {
 
+// The folder from which a run's relative paths lead: that of its checkpoint (`epoch_N` of it, too)
+// less the configuration's checkpoint_path. Empty when they have nothing to do with each other.
+std::string RunFolderOf(const std::string& checkpoint, const std::string& checkpoint_path);
+
 class CheckpointDir {
  public:
   // The entity types and their partition counts say which files make a version whole.

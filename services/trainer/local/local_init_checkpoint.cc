@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "graph/checkpoint/checkpoint_dir.h"
@@ -30,51 +31,40 @@ absl::StatusOr<LocalInitCheckpoint> LocalInitCheckpoint::Open(const RunConfig& c
       CheckpointDir(*config.init_path, {}).PinCommittedVersion();
   if (!pinned.ok()) return Annotate(pinned.status(), context);
   const int64_t version = pinned->version;
-  if (version == 0) {
-    return absl::NotFoundError(absl::StrCat(context, ": has no committed checkpoint"));
-  }
-  const std::vector<std::vector<int64_t>>& entity_counts = data.entity_counts;
   LocalInitCheckpoint checkpoint(config, version);
-  checkpoint.pin_ = std::make_shared<VersionPin>(*std::move(pinned->pin));
+  if (pinned->pin.has_value()) {
+    checkpoint.pin_ = std::make_shared<VersionPin>(*std::move(pinned->pin));
+  }
   // A model file that is not there is told when it is read.
   const uint64_t digest =
       ReadEntitiesDigest(CheckpointDir(*config.init_path, {}).ModelPath(version)).value_or(0);
-  if (digest != 0 && data.entities_digest != 0 && digest != data.entities_digest) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        context, ": was trained on entities with other names or in another order than those in ",
-        config.entity_path));
+  if (digest == 0 || digest != data.entities_digest) {
+    absl::StatusOr<std::optional<InitMoves>> moves = FindInitMoves(config, digest);
+    if (!moves.ok()) return Annotate(moves.status(), context);
+    if (moves->has_value()) {
+      checkpoint.moves_ = **std::move(moves);
+      const auto& relations = checkpoint.moves_.relations;
+      if (const auto unknown = std::ranges::count(relations, -1); unknown > 0) {
+        checkpoint.missing_.push_back(
+            absl::StrCat(unknown, " of ", relations.size(), " relations by these names"));
+      }
+    } else if (digest != 0 && data.entities_digest != 0) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          context, ": was trained on entities with other names or in another order than those in ",
+          config.entity_path, ", and the names that it was trained on are not at hand"));
+    }
   }
   std::vector<std::string> problems;
-  for (size_t t = 0; t < entity_counts.size(); ++t) {
+  for (size_t t = 0; t < data.entity_counts.size(); ++t) {
     const auto type = static_cast<EntityTypeId>(t);
-    const std::vector<int64_t>& counts = entity_counts[t];
-    std::vector<std::string> absent;
-    for (int i = 0; i < static_cast<int>(counts.size()); ++i) {
-      const std::string path = checkpoint.EmbeddingsPath(type, i);
-      const absl::StatusOr<EmbeddingsShape> shape = ReadEmbeddingsShape(path);
-      if (absl::IsNotFound(shape.status())) {
-        absent.push_back(path);
-        continue;
-      }
-      if (!shape.ok()) return Annotate(shape.status(), context);
-      const int64_t count = counts[static_cast<size_t>(i)];
-      const int dimension = config.EntityDimension(type);
-      if (shape->count != count || shape->dimension != dimension) {
-        problems.push_back(absl::StrCat(path, ": is ", shape->count, " x ", shape->dimension,
-                                        ", but this run needs ", count, " x ", dimension));
-      }
-    }
-    if (absent.size() == counts.size()) {
-      checkpoint.missing_.push_back(absl::StrCat("entity type ", config.entities[t].name));
-      continue;
-    }
-    for (const std::string& path : absent) problems.push_back(absl::StrCat(path, ": is missing"));
-    const std::string beyond = checkpoint.EmbeddingsPath(type, static_cast<int>(counts.size()));
-    if (ReadEmbeddingsShape(beyond).ok()) {
-      problems.push_back(absl::StrCat(beyond, ": is there, but this run has ", counts.size(),
-                                      " partitions of ", config.entities[t].name));
-    }
-    checkpoint.has_[t] = true;
+    std::vector<int64_t> counts = data.entity_counts[t];
+    if (checkpoint.ByName(type)) counts.assign(checkpoint.moves_.types[t]->num_partitions, -1);
+    WEFT_RETURN_IF_ERROR(Annotate(
+        checkpoint.CheckTables(type, counts, config.EntityDimension(type), &problems), context));
+  }
+  if (version == 0 && std::ranges::find(checkpoint.has_, true) == checkpoint.has_.end()) {
+    return absl::NotFoundError(absl::StrCat(
+        context, ": has neither a committed checkpoint nor embeddings_TYPE_PARTITION.v0.h5"));
   }
   if (!problems.empty()) {
     return absl::FailedPreconditionError(
@@ -83,11 +73,105 @@ absl::StatusOr<LocalInitCheckpoint> LocalInitCheckpoint::Open(const RunConfig& c
   return checkpoint;
 }
 
+bool LocalInitCheckpoint::ByName(EntityTypeId type) const {
+  const auto t = static_cast<size_t>(type);
+  return t < moves_.types.size() && moves_.types[t].has_value();
+}
+
+absl::Status LocalInitCheckpoint::CheckTables(EntityTypeId type, const std::vector<int64_t>& counts,
+                                              int dimension, std::vector<std::string>* problems) {
+  const std::string& name = type_names_[static_cast<size_t>(type)];
+  std::vector<std::string> absent;
+  for (int i = 0; i < static_cast<int>(counts.size()); ++i) {
+    const std::string path = EmbeddingsPath(type, i);
+    const absl::StatusOr<EmbeddingsShape> shape = ReadEmbeddingsShape(path);
+    if (absl::IsNotFound(shape.status())) {
+      absent.push_back(path);
+      continue;
+    }
+    WEFT_RETURN_IF_ERROR(shape.status());
+    const int64_t count = counts[static_cast<size_t>(i)];
+    if ((count >= 0 && shape->count != count) || shape->dimension != dimension) {
+      problems->push_back(absl::StrCat(
+          path, ": is ", shape->count, " x ", shape->dimension, ", but this run needs ",
+          count >= 0 ? absl::StrCat(count) : "any number", " x ", dimension));
+    }
+  }
+  if (absent.size() == counts.size()) {
+    missing_.push_back(absl::StrCat("entity type ", name));
+    return absl::OkStatus();
+  }
+  for (const std::string& path : absent) problems->push_back(absl::StrCat(path, ": is missing"));
+  has_[static_cast<size_t>(type)] = true;
+  if (ByName(type)) {
+    const InitMoves::EntityType& moves = *moves_.types[static_cast<size_t>(type)];
+    if (moves.missing > 0) {
+      missing_.push_back(absl::StrCat(moves.missing, " of ", moves.missing + moves.found,
+                                      " entities of type ", name, " by these names"));
+    }
+    return absl::OkStatus();
+  }
+  const std::string beyond = EmbeddingsPath(type, static_cast<int>(counts.size()));
+  if (ReadEmbeddingsShape(beyond).ok()) {
+    problems->push_back(absl::StrCat(beyond, ": is there, but this run has ", counts.size(),
+                                     " partitions of ", name));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status LocalInitCheckpoint::ReadPartition(PartitionKey key,
                                                 EmbeddingPartition* partition) const {
+  if (ByName(key.entity_type)) return ReadByName(key, partition);
   WEFT_RETURN_IF_ERROR(
       ReadEmbeddingsFile(EmbeddingsPath(key.entity_type, key.partition), partition));
   std::ranges::fill(partition->adagrad_sums.span(), 0.0f);
+  return absl::OkStatus();
+}
+
+absl::Status LocalInitCheckpoint::ReadByName(PartitionKey key,
+                                             EmbeddingPartition* partition) const {
+  const InitMoves::EntityType& type = *moves_.types[static_cast<size_t>(key.entity_type)];
+  const std::vector<InitMoves::Move>& moves = type.moves[static_cast<size_t>(key.partition)];
+  for (auto move = moves.begin(); move != moves.end();) {
+    const int from = move->from_partition;
+    const std::string path = EmbeddingsPath(key.entity_type, from);
+    WEFT_ASSIGN_OR_RETURN(const EmbeddingsReader reader, EmbeddingsReader::Open(path));
+    FloatBlock rows(reader.count(), reader.dimension());
+    WEFT_RETURN_IF_ERROR(reader.Read(0, rows.span()));
+    WEFT_RETURN_IF_ERROR(CheckFiniteRows(path, 0, rows.cols(), rows.span()));
+    for (; move != moves.end() && move->from_partition == from; ++move) {
+      if (move->from >= rows.rows()) {
+        return absl::DataLossError(
+            absl::StrCat("init_path: ", path, ": has fewer rows than its entities have names"));
+      }
+      std::ranges::copy(rows.row(move->from), partition->embeddings.row(move->to).begin());
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Those of dynamic relations have a row for each.
+absl::Status LocalInitCheckpoint::CopyParameter(const Parameter& from, Parameter* to) const {
+  std::vector<int64_t> shape = from.shape;
+  const bool by_name = !moves_.relations.empty() && absl::StartsWith(to->name, "relations/");
+  if (by_name && !shape.empty()) shape[0] = static_cast<int64_t>(moves_.relations.size());
+  if (shape != to->shape) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("init_path: ", CheckpointDir(folder_, {}).ModelPath(version_), ": ", to->name,
+                     " has shape [", absl::StrJoin(from.shape, ", "), "], but this run needs [",
+                     absl::StrJoin(to->shape, ", "), "]"));
+  }
+  if (!by_name) {
+    std::ranges::copy(from.values.span(), to->values.data());
+    return absl::OkStatus();
+  }
+  const auto size = static_cast<int64_t>(to->values.size()) / shape[0];
+  for (size_t r = 0; r < moves_.relations.size(); ++r) {
+    const int64_t row = moves_.relations[r];
+    if (row < 0 || row >= from.shape[0]) continue;
+    std::copy_n(from.values.data() + row * size, size,
+                to->values.data() + static_cast<int64_t>(r) * size);
+  }
   return absl::OkStatus();
 }
 
@@ -99,20 +183,16 @@ absl::Status LocalInitCheckpoint::ReadShared(SharedState* live) const {
     WEFT_RETURN_IF_ERROR(ReadPartition({type, 0}, &table));
   }
   const std::string path = CheckpointDir(folder_, {}).ModelPath(version_);
-  WEFT_ASSIGN_OR_RETURN(const ParameterSet stored, ReadModelFile(path));
+  absl::StatusOr<ParameterSet> read = ReadModelFile(path);
+  if (version_ == 0 && absl::IsNotFound(read.status())) read = ParameterSet();
+  WEFT_ASSIGN_OR_RETURN(const ParameterSet stored, std::move(read));
   for (Parameter& parameter : live->parameters.all()) {
     const Parameter* from = stored.Find(parameter.name);
     if (from == nullptr) {
       WEFT_LOG_WARNING("{} has no {}: it starts with its initial value", path, parameter.name);
       continue;
     }
-    if (from->shape != parameter.shape) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("init_path: ", path, ": ", parameter.name, " has shape [",
-                       absl::StrJoin(from->shape, ", "), "], but this run needs [",
-                       absl::StrJoin(parameter.shape, ", "), "]"));
-    }
-    std::ranges::copy(from->values.span(), parameter.values.data());
+    WEFT_RETURN_IF_ERROR(CopyParameter(*from, &parameter));
   }
   return absl::OkStatus();
 }

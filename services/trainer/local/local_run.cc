@@ -18,6 +18,7 @@
 #include "services/trainer/local/local_init_checkpoint.h"
 #include "services/trainer/local/local_start.h"
 #include "services/trainer/local/local_stats_file.h"
+#include "services/trainer/model/model_parameters.h"
 
 namespace weft {
 namespace {
@@ -161,6 +162,8 @@ class LocalRunImpl : public LocalRun {
     const auto type = static_cast<size_t>(key.entity_type);
     EmbeddingPartition partition(data_.entity_counts[type][static_cast<size_t>(key.partition)],
                                  config_.EntityDimension(key.entity_type));
+    FillInitialEmbeddings(config_.seed.value(), key, config_.init_scale, 0, partition.count(),
+                          &partition.embeddings);
     WEFT_RETURN_IF_ERROR(init_->ReadPartition(key, &partition));
     return blobs_->Store({key, token}, partition);
   }
