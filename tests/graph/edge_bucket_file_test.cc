@@ -15,6 +15,7 @@
 namespace weft {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::IsOk;
@@ -165,6 +166,34 @@ TEST(EdgeBucketFileTest, AMissingColumnIsNotAnEmptyBucket) {
 
   EXPECT_THAT(CountEdges(dir.path(), kBucket),
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("has no data set rel")));
+}
+
+TEST(EdgeBucketFileTest, AColumnOfAnotherTypeIsRefused) {
+  const TempDir dir;
+  auto file = Hdf5Writer::Create(EdgeBucketPath(dir.path(), kBucket));
+  ASSERT_THAT(file, IsOk());
+  ASSERT_THAT(file->IntAttribute("/", "format_version", 1), IsOk());
+  const std::vector<int64_t> shape = {2};
+  ASSERT_THAT(file->Write("lhs", shape, std::vector<float>{1, 2}), IsOk());
+  for (const char* column : {"rhs", "rel"}) {
+    ASSERT_THAT(file->CreateAppendable(column, /*is_float=*/false), IsOk());
+    ASSERT_THAT(file->Append(column, std::span<const int64_t>(std::vector<int64_t>{0, 1})), IsOk());
+  }
+  ASSERT_THAT(file->Finish(), IsOk());
+
+  EXPECT_THAT(ReadEdges(dir.path(), kBucket, 0, 2, kLimits).status().message(),
+              AllOf(HasSubstr("edges_1_2.h5"), HasSubstr("data set lhs")));
+}
+
+TEST(EdgeBucketFileTest, AFileWithoutItsVersionIsRefused) {
+  const TempDir dir;
+  auto file = Hdf5Writer::Create(EdgeBucketPath(dir.path(), kBucket));
+  ASSERT_THAT(file, IsOk());
+  ASSERT_THAT(file->Finish(), IsOk());
+
+  EXPECT_THAT(CountEdges(dir.path(), kBucket),
+              StatusIs(absl::StatusCode::kDataLoss,
+                       AllOf(HasSubstr("edges_1_2.h5"), HasSubstr("format_version"))));
 }
 
 TEST(EdgeBucketFileTest, WeightsThatAreNotWeightsAreRefused) {

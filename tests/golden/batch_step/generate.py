@@ -8,8 +8,9 @@ and optimizers, with two changes from outside: everything is computed in double 
 numbers hold to all their digits, and the uniform negatives are given instead of drawn.
 
 Every operator x {static, dynamic} x comparator x loss is there; bias, weights, kinds of negatives,
-regularizer, global embedding, relation weight and shared tables vary from case to case. Left out is
-what PBG cannot compute: see README.md.
+regularizer, global embedding, relation weight and shared tables vary from case to case. What PBG
+cannot compute but means, max_norm and global embeddings with dynamic relations, is done by hand around
+what it can: these cases say so (`by_hand`). The rest is left out: see README.md.
 """
 
 import itertools
@@ -43,6 +44,7 @@ COEF = 0.25
 OPERATORS = ["none", "translation", "diagonal", "linear", "affine", "complex_diagonal"]
 COMPARATORS = ["dot", "cos", "l2", "squared_l2"]
 LOSSES = ["ranking", "logistic", "softmax"]
+MAX_NORM = 0.75
 NEGATIVES = ["batch+uniform", "uniform", "batch", "all", "none on lhs", "none on rhs"]
 
 torch.set_default_dtype(torch.float64)
@@ -126,8 +128,36 @@ def numbers(tensor):
     return [float(f"{x:.9g}") for x in tensor.detach().flatten().tolist()]
 
 
+def digest(tensor):
+    """One number in which every element has its share."""
+    flat = tensor.detach().flatten()
+    weights = torch.arange(flat.numel()) % 7 + 1
+    return float(f"{float((flat * weights).sum()):.9g}")
+
+
+def limit_norms(table, used):
+    """The rows of a table that a batch gathers, as torch's embedding does before it does."""
+    for row in used.unique().tolist():
+        norm = table[row].norm()
+        if norm > MAX_NORM:
+            table[row] *= MAX_NORM / (norm + 1e-7)
+    table.copy_(table.to(torch.float32).to(torch.float64))
+
+
+def global_embeddings_by_hand(tables, inputs):
+    """Adds them to whole tables, which is the same to scores and to the gradients of rows."""
+    added = {}
+    for table, name in zip(tables, ("user", "item")):
+        name = f"entities/{name}/global_embedding"
+        added[name] = torch.nn.Parameter(inputs["parameters"][name]["values"].clone())
+        table.data += added[name].data
+    return added
+
+
 def run(operator, dynamic, options, inputs):
-    model = make_model(operator, dynamic, options, global_emb=options["global_emb"])
+    by_hand = options.get("by_hand", "")
+    model = make_model(operator, dynamic, options,
+                       global_emb=options["global_emb"] and by_hand != "global_emb")
     optimizer = AsyncAdagrad(model.parameters(), lr=RELATION_LR) if list(model.parameters()) else None
     parameters = dict(named_parameters(model))
     for name, parameter in parameters.items():
@@ -138,6 +168,13 @@ def run(operator, dynamic, options, inputs):
     rhs_table = lhs_table if options["shared_table"] else torch.nn.Parameter(
         inputs["rhs_table"].clone())
     tables = [lhs_table] if options["shared_table"] else [lhs_table, rhs_table]
+    if by_hand == "max_norm":
+        used = [torch.cat([inputs[side], inputs[f"{side}_samples"][:-(-EDGES // CHUNK) * SAMPLES]])
+                for side in ("lhs", "rhs")]
+        for table, rows in zip(tables, [torch.cat(used)] if len(tables) == 1 else used):
+            limit_norms(table.data, rows)
+    if by_hand == "global_emb":
+        globals_by_hand = global_embeddings_by_hand(tables, inputs)
     sums = [inputs["lhs_sums"], inputs["rhs_sums"]]
     table_optimizer = RowAdagrad(tables, lr=LR)
     for table, initial in zip(tables, sums):
@@ -165,6 +202,15 @@ def run(operator, dynamic, options, inputs):
     trainer = Trainer(NoOptimizer(), loss, [r.weight for r in model.relations])
     stats = trainer.process_one_batch(model, edges)
 
+    if by_hand == "global_emb":
+        for table, (name, parameter) in zip(tables, globals_by_hand.items()):
+            table.data -= parameter.data
+            parameter.grad = table.grad.to_dense().sum(0)
+            parameters[name] = parameter
+        optimizer = AsyncAdagrad(parameters.values(), lr=RELATION_LR)
+        for name, parameter in parameters.items():
+            optimizer.state[parameter]["sum"].copy_(inputs["parameters"][name]["sums"])
+
     result = dict(options)
     result.update({
         "loss_value": float(f"{stats.metrics['loss']:.9g}"),
@@ -179,17 +225,31 @@ def run(operator, dynamic, options, inputs):
         grad = table.grad.to_dense() if table.grad is not None else torch.zeros_like(table)
         result[f"{side}_gradient"] = numbers(grad)
 
-    if options["stepped"]:
-        table_optimizer.step()
-        if optimizer is not None:
-            optimizer.step()
-        for side, table in zip(("lhs", "rhs"), tables):
-            result[f"{side}_table_after"] = numbers(table)
-            result[f"{side}_sums_after"] = numbers(table_optimizer.state[table]["sum"])
-        result["parameters_after"] = {
-            name: {"values": numbers(p), "sums": numbers(optimizer.state[p]["sum"])}
-            for name, p in parameters.items() if p.grad is not None}
+    # One optimizer step: all numbers of some cases, a digest of each tensor of the others.
+    shown = numbers if options["stepped"] else digest
+    table_optimizer.step()
+    if optimizer is not None:
+        optimizer.step()
+    for side, table in zip(("lhs", "rhs"), tables):
+        result[f"{side}_table_after"] = shown(table)
+        result[f"{side}_sums_after"] = shown(table_optimizer.state[table]["sum"])
+    result["parameters_after"] = {
+        name: {"values": shown(p), "sums": shown(optimizer.state[p]["sum"])}
+        for name, p in parameters.items() if p.grad is not None}
     return result
+
+
+def cases_by_hand(group, operator, dynamic, inputs):
+    common = {
+        "comparator": COMPARATORS[group % len(COMPARATORS)], "loss": LOSSES[group % len(LOSSES)],
+        "bias": group % 4 == 3, "negatives": "batch+uniform", "weighted": group % 2 == 0,
+        "relation_weight": 1.5, "regularized": False, "stepped": True}
+    yield run(operator, dynamic, {
+        **common, "by_hand": "max_norm", "max_norm": MAX_NORM, "shared_table": group % 3 == 0,
+        "global_emb": not dynamic and group % 4 == 0}, inputs)
+    if dynamic:
+        yield run(operator, dynamic, {
+            **common, "by_hand": "global_emb", "shared_table": False, "global_emb": True}, inputs)
 
 
 def to_json(value):
@@ -201,7 +261,7 @@ def to_json(value):
 def main():
     rng = random.Random(20)
     groups = []
-    for operator, dynamic in itertools.product(OPERATORS, (False, True)):
+    for group, (operator, dynamic) in enumerate(itertools.product(OPERATORS, (False, True))):
         inputs = draw_inputs(rng, operator, dynamic)
         cases = []
         for i, (comparator, loss) in enumerate(itertools.product(COMPARATORS, LOSSES)):
@@ -217,6 +277,7 @@ def main():
                 "regularized": operator not in ("linear", "affine") and rng.random() < 0.5,
                 "stepped": i == 0,
             }, inputs))
+        cases += cases_by_hand(group, operator, dynamic, inputs)
         groups.append({"operator": operator, "dynamic": dynamic, "inputs": to_json(inputs),
                        "cases": cases})
     golden = {
