@@ -17,6 +17,7 @@
 #include "services/common/file_util.h"
 #include "services/common/nearest_key.h"
 #include "services/common/status_macros.h"
+#include "services/trainer/local/local_data.h"
 #include "services/trainer/model/model_parameters.h"
 
 namespace weft::cli {
@@ -91,7 +92,7 @@ absl::StatusOr<Checkpoint> Checkpoint::Open(const Options& options) {
 absl::Status Checkpoint::FindVersion() {
   std::vector<CheckpointDir::EntityType> types;
   for (size_t t = 0; t < config_.entities.size(); ++t) {
-    if (!IsTrained(static_cast<EntityTypeId>(t))) continue;
+    if (!IsTrained(config_, static_cast<EntityTypeId>(t))) continue;
     types.push_back({config_.entities[t].name, config_.entities[t].num_partitions});
   }
   std::string warning;
@@ -112,7 +113,7 @@ absl::Status Checkpoint::CountEntities() {
     std::vector<int64_t>& counts = entity_counts_.emplace_back();
     for (PartitionId p = 0; p < type.num_partitions; ++p) {
       const PartitionKey key{static_cast<EntityTypeId>(t), p};
-      if (!IsTrained(key.entity_type) && !Exists(EmbeddingsPath(key))) {
+      if (!IsTrained(config_, key.entity_type) && !Exists(EmbeddingsPath(key))) {
         counts.push_back(0);
         continue;
       }
@@ -144,10 +145,6 @@ absl::Status Checkpoint::CheckNames() const {
   return absl::FailedPreconditionError(
       absl::StrCat(config_.entity_path, ": holds other names or in another order than those that ",
                    config_.checkpoint_path, " was trained on; were the data imported anew?"));
-}
-
-bool Checkpoint::IsTrained(EntityTypeId type) const {
-  return config_.UsesEntityType(type, Side::kLhs) || config_.UsesEntityType(type, Side::kRhs);
 }
 
 std::string Checkpoint::EmbeddingsPath(PartitionKey key) const {

@@ -83,8 +83,6 @@ class Checkpoint {
   absl::Status FindVersion();
   absl::Status CountEntities();
   absl::Status CheckNames() const;
-  // An entity type that no relation uses has no vectors; it counts as empty.
-  bool IsTrained(EntityTypeId type) const;
   std::string EmbeddingsPath(PartitionKey key) const;
   absl::Status CheckFinite(PartitionKey key, int64_t first, std::span<const float> rows) const;
 

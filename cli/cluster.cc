@@ -29,6 +29,7 @@
 #include "services/common/shutdown_signals.h"
 #include "services/common/status_macros.h"
 #include "services/lock_server/grpc_operator_client.h"
+#include "services/trainer/local/local_data.h"
 #include "services/trainer/local/local_folder_lock.h"
 
 namespace weft::cli {
@@ -123,8 +124,9 @@ class ClusterUp {
   // What lies in the checkpoint folder may be another run's.
   absl::Status CheckFolder() const {
     std::vector<CheckpointDir::EntityType> types;
-    for (const EntityConfig& type : config_.entities) {
-      types.push_back({type.name, type.num_partitions});
+    for (size_t t = 0; t < config_.entities.size(); ++t) {
+      if (!IsTrained(config_, static_cast<EntityTypeId>(t))) continue;
+      types.push_back({config_.entities[t].name, config_.entities[t].num_partitions});
     }
     const CheckpointDir dir(config_.checkpoint_path, std::move(types));
     const int64_t version = dir.CommittedVersion().value_or(0);

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "graph/checkpoint/checkpoint_dir.h"
 #include "graph/checkpoint/embeddings_file.h"
+#include "graph/entity_files.h"
 #include "services/common/file_util.h"
 #include "services/trainer/model/model_parameters.h"
 #include "tests/testing/status_matchers.h"
@@ -101,6 +102,28 @@ TEST(LocalRunTest, APartitionThatWasNeverTrainedGetsItsInitialEmbeddings) {
   ASSERT_THAT(stored, IsOk());
   const EmbeddingPartition initial = MakeInitialEmbeddings(1, {0, 2}, 5, 4, config.init_scale);
   EXPECT_TRUE(std::ranges::equal(stored->embeddings.span(), initial.embeddings.span()));
+}
+
+// PBG writes no table of it, and goes on without one.
+TEST(LocalRunTest, ATypeThatNoRelationUsesIsInNoVersion) {
+  for (const int partitions : {1, 3}) {
+    SCOPED_TRACE(partitions);
+    const TempDir dir;
+    RunConfig config = MakeLocalData(dir.path(), {.num_partitions = partitions});
+    config.entities.emplace_back().name = "unused";
+    config.entities.back().num_partitions = partitions;
+    for (int p = 0; p < partitions; ++p) {
+      ASSERT_THAT(WriteEntityCount(config.entity_path, "unused", p, 5), IsOk());
+    }
+    ASSERT_THAT(Train(config, {.num_partitions = partitions}), IsOk());
+    EXPECT_FALSE(std::filesystem::exists(config.checkpoint_path + "/embeddings_unused_0.v2.h5"));
+    std::filesystem::remove_all(config.checkpoint_path + "/.weft");
+    config.num_epochs = 3;
+
+    ASSERT_THAT(Train(config, {.num_partitions = partitions}), IsOk());
+
+    EXPECT_EQ(*CheckpointDir(config.checkpoint_path, {{"user", partitions}}).CommittedVersion(), 3);
+  }
 }
 
 TEST(LocalRunTest, DataWithoutAnyEdgeIsTrainedAtOnce) {

@@ -126,6 +126,7 @@ absl::Status LocalCheckpoint::WriteShared(const SharedState& live, const PassPos
 
 absl::Status LocalCheckpoint::LinkPartitions(const CompletePass& pass) const {
   for (const PartitionVersion& version : pass.versions) {
+    if (!IsTrained(options_.config, version.key.entity_type)) continue;
     if (version.token == kInitialToken) {
       WEFT_RETURN_IF_ERROR(WriteInitialPartition(version.key, pass));
       continue;

@@ -25,6 +25,7 @@
 #include "services/lock_server/checkpoint_writer.h"
 #include "services/param_server/shared_state_store.h"
 #include "services/partition_server/partition_file_store.h"
+#include "services/trainer/local/local_data.h"
 #include "services/trainer/local/local_init_checkpoint.h"
 
 namespace weft {
@@ -65,7 +66,10 @@ class LocalCheckpoint : public CheckpointWriter, public SharedStateStore {
 
  private:
   bool one_bucket() const { return num_buckets_ == 1; }
-  bool IsShared(size_t type) const { return options_.entity_counts[type].size() == 1; }
+  bool IsShared(size_t type) const {
+    return options_.entity_counts[type].size() == 1 &&
+           IsTrained(options_.config, static_cast<EntityTypeId>(type));
+  }
   std::string SnapshotPath() const;
   CheckpointMetadata Metadata(const PassPosition& position) const;
   absl::Status WriteShared(const SharedState& live, const PassPosition& position);

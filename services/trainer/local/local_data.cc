@@ -23,6 +23,10 @@ int LocalData::NumEdgeChunks(int64_t max_edges_per_chunk) const {
       std::max<int64_t>(1, (largest + max_edges_per_chunk - 1) / max_edges_per_chunk));
 }
 
+bool IsTrained(const RunConfig& config, EntityTypeId type) {
+  return config.UsesEntityType(type, Side::kLhs) || config.UsesEntityType(type, Side::kRhs);
+}
+
 namespace {
 
 void SetDigest(uint64_t import_id, LocalData::EdgePath* edges) {

@@ -25,6 +25,10 @@ struct LocalData {
   int NumEdgeChunks(int64_t max_edges_per_chunk) const;
 };
 
+// Whether some relation uses the entity type. What none uses is not trained, and no version of a
+// checkpoint holds it.
+bool IsTrained(const RunConfig& config, EntityTypeId type);
+
 // Edges are counted from the manifests of an import where there are some, else from the files.
 // Errors: FailedPrecondition when the data was imported for another configuration, or in parts;
 // NotFound for a missing file, DataLoss for a damaged one; names it.

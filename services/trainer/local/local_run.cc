@@ -27,8 +27,9 @@ constexpr int kTokenBits = 40;
 
 CheckpointDir MakeDir(const RunConfig& config) {
   std::vector<CheckpointDir::EntityType> types;
-  for (const EntityConfig& type : config.entities) {
-    types.push_back({type.name, type.num_partitions});
+  for (size_t t = 0; t < config.entities.size(); ++t) {
+    if (!IsTrained(config, static_cast<EntityTypeId>(t))) continue;
+    types.push_back({config.entities[t].name, config.entities[t].num_partitions});
   }
   return CheckpointDir(config.checkpoint_path, std::move(types));
 }
@@ -135,6 +136,7 @@ class LocalRunImpl : public LocalRun {
     Token token = state->term << kTokenBits;
     if (start.adopts) {
       for (const PartitionKey& key : state->versions.keys()) {
+        if (!IsTrained(config_, key.entity_type)) continue;
         WEFT_RETURN_IF_ERROR(blobs_->Adopt(VersionFile(key, state->position.pass), {key, ++token}));
         state->versions.SetCurrent(key, token);
         state->versions.SetCommitted(key, token);

@@ -62,6 +62,7 @@ absl::Status CheckTables(const CheckpointDir& dir, int64_t version, const RunCon
                          const LocalData& data) {
   std::vector<std::string> problems;
   for (size_t t = 0; t < data.entity_counts.size(); ++t) {
+    if (!IsTrained(config, static_cast<EntityTypeId>(t))) continue;
     const int dimension = config.EntityDimension(static_cast<EntityTypeId>(t));
     for (size_t i = 0; i < data.entity_counts[t].size(); ++i) {
       const std::string path =
