@@ -31,6 +31,7 @@ struct Setup {
   int dimension;
   int num_uniform_negs;
   int64_t num_entities;
+  bool all_negs = false;
 };
 
 // As cnr-2000 (325,557 pages) and FB15k-237 (14,541 entities, 237 relations).
@@ -43,6 +44,8 @@ constexpr Setup kSetups[] = {
      Operator::kComplexDiagonal, 237, 200, 500, 14'541},
     {"complex_dynamic_softmax_d400_50+1000", Comparator::kDot, Loss::kSoftmax,
      Operator::kComplexDiagonal, 237, 400, 1000, 14'541},
+    {"complex_dynamic_softmax_d200_all", Comparator::kDot, Loss::kSoftmax,
+     Operator::kComplexDiagonal, 237, 200, 0, 14'541, /*all_negs=*/true},
 };
 
 constexpr int64_t kNumEdges = 200'000;
@@ -71,7 +74,8 @@ World* MakeWorld(const Setup& setup) {
   world = std::make_unique<World>();
   ModelSpec& spec = world->spec;
   spec.entity_types = {{"node", setup.dimension}};
-  spec.relations.push_back({.name = "link", .op = setup.op, .operator_name = "built in"});
+  spec.relations.push_back(
+      {.name = "link", .op = setup.op, .operator_name = "built in", .all_negs = setup.all_negs});
   spec.num_dynamic_relations = setup.num_dynamic_relations;
   spec.comparator = setup.comparator;
   spec.loss = setup.loss;
@@ -122,8 +126,12 @@ void BM_Batch(benchmark::State& state, const Setup& setup) {
   // Summed over the threads by the library.
   state.counters["edges/s"] = benchmark::Counter(edges, benchmark::Counter::kIsRate);
   if (state.thread_index() != 0) return;
-  const StepShape shape{
+  StepShape shape{
       .positives = 50, .candidates = 50 + setup.num_uniform_negs, .dimension = setup.dimension};
+  if (setup.all_negs) {
+    shape.positives = batch_size;
+    shape.candidates = setup.num_entities;
+  }
   const double roofline = RooflineGflops(shape, state.threads());
   const double per_cpu_second = edges / cpu_seconds;
   state.counters["edges/cpu_s"] = per_cpu_second;

@@ -12,14 +12,12 @@ WEFT_DATA_DIR.
 import argparse
 import json
 import pathlib
-import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from compare_with_pbg import find_data  # noqa: E402
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "scripts/lib"))
+import peers  # noqa: E402
 
 
 def prepare(folder, weft, partitions, epochs):
@@ -32,20 +30,15 @@ def prepare(folder, weft, partitions, epochs):
         "num_epochs": epochs, "batch_size": 1000, "num_batch_negs": 50, "num_uniform_negs": 50,
         "eval_fraction": 0, "workers": 2,
     }
-    path = folder / "config.json"
-    path.write_text(json.dumps(config, indent=2))
-    subprocess.run([weft, "import", path, find_data("cnr-2000") / "edges.txt", "--lhs-col", "0",
-                    "--rhs-col", "1"], check=True, stdout=subprocess.DEVNULL,
-                   stderr=subprocess.DEVNULL)
+    path = peers.write_config(folder, config)
+    peers.run([weft, "import", path, peers.find_data("cnr-2000") / "edges.txt", "--lhs-col", "0",
+               "--rhs-col", "1"])
     return path
 
 
 def run(command, report):
     """Runs to the end; gives what it wrote to `report`."""
-    done = subprocess.run([*command, "--json", report], stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True)
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(map(str, command))} failed:\n{done.stdout[-3000:]}")
+    peers.run([*command, "--json", report])
     return json.loads(report.read_text())
 
 
@@ -64,10 +57,10 @@ def main():
         for store in ("memory", "rocksdb"):
             single, cluster = [], []
             for _ in range(args.pairs):
-                shutil.rmtree(folder / "model", ignore_errors=True)
+                peers.fresh(folder / "model")
                 report = run([args.weft, "train", config], folder / "train.json")
                 single.append(report["trained_edges"] / report["seconds"])
-                shutil.rmtree(folder / "model", ignore_errors=True)
+                peers.fresh(folder / "model")
                 report = run([args.weft, "cluster", "up", config, "--trainers",
                               str(args.trainers), "--threads", "1", "--store", store],
                              folder / "cluster.json")

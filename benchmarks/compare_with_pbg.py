@@ -12,14 +12,13 @@ checkout; it runs with the system's Python and needs torch, h5py, attrs, tqdm an
 
 import argparse
 import json
-import os
 import pathlib
-import re
-import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "scripts/lib"))
+import peers  # noqa: E402
 
 KNOWLEDGE_GRAPH = {
     "data": "FB15k-237", "file": "train.txt",
@@ -46,36 +45,6 @@ ROWS = {
         KNOWLEDGE_GRAPH, dimension=400, num_batch_negs=50, num_uniform_negs=1000),
 }
 
-RUN_PBG = """
-import json, sys
-from torchbiggraph.config import parse_config
-from torchbiggraph.train import train
-from torchbiggraph.util import SubprocessInitializer, setup_logging
-if __name__ == "__main__":
-    setup_logging()
-    init = SubprocessInitializer()
-    init.register(setup_logging, 0)
-    train(parse_config(json.load(open(sys.argv[1]))), subprocess_init=init)
-"""
-
-
-def find_data(name):
-    folder = os.environ.get("WEFT_DATA_DIR")
-    if not folder:
-        sys.exit("set WEFT_DATA_DIR to the folder with the graphs (NAME or NAME.tar.zst)")
-    path = pathlib.Path(folder) / name
-    if path.is_dir():
-        return path
-    archive = pathlib.Path(folder) / f"{name}.tar.zst"
-    if not archive.exists():
-        sys.exit(f"neither {path} nor {archive} is there")
-    unpacked = pathlib.Path(tempfile.gettempdir()) / "weft-data"
-    unpacked.mkdir(exist_ok=True)
-    if not (unpacked / name).is_dir():
-        subprocess.run(["tar", "--zstd", "-xf", archive, "-C", unpacked], check=True)
-    return unpacked / name
-
-
 def prepare(spec, folder, weft, threads):
     config = {
         "entity_path": f"{folder}/entities", "edge_paths": [f"{folder}/train"],
@@ -86,55 +55,25 @@ def prepare(spec, folder, weft, threads):
         "global_emb": False, "lr": 0.1, "num_epochs": 1, "batch_size": 1000, "eval_fraction": 0,
         "workers": threads, **spec["config"],
     }
-    path = folder / "config.json"
-    path.write_text(json.dumps(config, indent=2))
-    subprocess.run([weft, "import", path, find_data(spec["data"]) / spec["file"], *spec["import"]],
-                   check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    path = peers.write_config(folder, config)
+    peers.run([weft, "import", path, peers.find_data(spec["data"]) / spec["file"], *spec["import"]])
     return path
 
 
-def run(command, env=None):
-    """Runs to the end; gives its output and its peak memory in MB (the largest process)."""
-    done = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                            env=env)
-    output = done.stdout.read()
-    _, status, usage = os.wait4(done.pid, 0)
-    if status != 0:
-        sys.exit(f"{' '.join(map(str, command))} failed:\n{output[-3000:]}")
-    return output, usage.ru_maxrss / 1024
-
-
 def run_weft(config, weft):
-    model = config.parent / "model"
-    shutil.rmtree(model, ignore_errors=True)
+    peers.fresh(config.parent / "model")
     stats = config.parent / "stats.json"
-    _, memory = run([weft, "train", config, "--json", stats])
+    _, memory = peers.run([weft, "train", config, "--json", stats])
     report = json.loads(stats.read_text())
     return {"speed": report["edges_per_second"], "loss": report["epochs"][0]["loss"],
             "memory": memory}
 
 
-def blas_kernels():
-    """Debian's OpenBLAS does not know newer processors: the best kernels that it has for this one."""
-    flags = pathlib.Path("/proc/cpuinfo").read_text().split()
-    return "SKYLAKEX" if "avx512vl" in flags else "HASWELL" if "avx2" in flags else "NEHALEM"
-
-
-def run_pbg(config, pbg, python):
-    model = config.parent / "model"
-    shutil.rmtree(model, ignore_errors=True)
-    script = config.parent / "run_pbg.py"
-    script.write_text(RUN_PBG)
-    env = {**os.environ, "PYTHONPATH": str(pbg), "OPENBLAS_CORETYPE": blas_kernels(),
-           "OMP_NUM_THREADS": "1"}
-    output, memory = run([python, script, config], env)
-    trained = re.findall(r"Trained (\d+) edges in ([\d.]+) s", output)
-    edges = sum(int(e) for e, _ in trained)
-    seconds = sum(float(s) for _, s in trained)
-    lines = (model / "training_stats.json").read_text().splitlines()
-    stats = [json.loads(line)["stats"] for line in lines if '"stats"' in line]
-    loss = (sum(s["metrics"]["loss"] * s["count"] for s in stats) / sum(s["count"] for s in stats))
-    return {"speed": edges / seconds, "loss": loss, "memory": memory}
+def run_pbg(config, pbg):
+    model = peers.fresh(config.parent / "model")
+    seconds, memory = pbg.train(config)
+    epoch = peers.stats_of(model)[0]
+    return {"speed": epoch["edges"] / seconds, "loss": epoch["loss"], "memory": memory}
 
 
 def median(runs, key):
@@ -151,10 +90,7 @@ def main():
     parser.add_argument("--rows", default="", help="only rows whose name contains this")
     parser.add_argument("--json", help="write all figures to this file")
     args = parser.parse_args()
-    if args.pbg:
-        blas = os.path.realpath("/usr/lib/x86_64-linux-gnu/libblas.so.3")
-        if "openblas" not in blas:
-            sys.exit(f"PBG would run on {blas}: install libopenblas0-pthread for a fair peer")
+    peer = peers.Pbg(args.pbg, args.python) if args.pbg else None
 
     report = {}
     for name, spec in ROWS.items():
@@ -165,8 +101,8 @@ def main():
             weft, pbg = [], []
             for _ in range(args.pairs):
                 weft.append(run_weft(config, args.weft))
-                if args.pbg:
-                    pbg.append(run_pbg(config, args.pbg, args.python))
+                if peer is not None:
+                    pbg.append(run_pbg(config, peer))
         line = (f"{name}: weft {median(weft, 'speed'):,.0f} edges/s, "
                 f"loss {median(weft, 'loss'):.3f}, {median(weft, 'memory'):,.0f} MB")
         report[name] = {"weft": weft, "pbg": pbg}
