@@ -101,6 +101,11 @@ absl::Status Run(const Flags& flags) {
   WEFT_LOG_INFO("trainer: ends: {} edges={} seconds={:.3f} edges_per_second={:.0f}",
                 summary->stopped ? "was asked to stop" : "the run is over", summary->trained_edges,
                 summary->train_seconds, summary->edges_per_second);
+  const PhaseSeconds& phases = summary->phases;
+  WEFT_LOG_INFO(
+      "trainer: seconds by phase: waiting={:.3f} loading={:.3f} training={:.3f} evaluating={:.3f} "
+      "finishing={:.3f}",
+      phases.waiting, phases.loading, phases.training, phases.evaluating, phases.finishing);
   return absl::OkStatus();
 }
 

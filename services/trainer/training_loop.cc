@@ -1,6 +1,7 @@
 #include "services/trainer/training_loop.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -22,6 +23,21 @@ absl::Status CheckExpectedEdges(const GrantedBucket& granted, const BucketEdges&
                    " edges in this pass, but had ", granted.expected_edges,
                    " when the run began: its edges have changed; import again or start a new run"));
 }
+
+// Adds the time from here to the end of its scope.
+class PhaseTimer {
+ public:
+  explicit PhaseTimer(double* seconds) : seconds_(seconds) {}
+  ~PhaseTimer() {
+    *seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+  PhaseTimer(const PhaseTimer&) = delete;
+  PhaseTimer& operator=(const PhaseTimer&) = delete;
+
+ private:
+  double* const seconds_;
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
 
 bool FailsTheRun(const absl::Status& status) {
   return absl::IsOutOfRange(status) || absl::IsInvalidArgument(status) || absl::IsDataLoss(status);
@@ -87,8 +103,12 @@ absl::StatusOr<TrainingSummary> TrainingLoop::Run(const std::atomic<bool>& stop)
   }
   WEFT_RETURN_IF_ERROR(pipeline_.Drain());
   WEFT_RETURN_IF_ERROR(services_.lock->Leave());
-  return TrainingSummary{stopped, stats_.Epochs(), stats_.trained_edges(), stats_.train_seconds(),
-                         stats_.EdgesPerSecond()};
+  return TrainingSummary{stopped,
+                         stats_.Epochs(),
+                         stats_.trained_edges(),
+                         stats_.train_seconds(),
+                         stats_.EdgesPerSecond(),
+                         phases_};
 }
 
 absl::Status TrainingLoop::TrainUntilDone(const std::atomic<bool>& stop) {
@@ -97,9 +117,7 @@ absl::Status TrainingLoop::TrainUntilDone(const std::atomic<bool>& stop) {
     const absl::Duration wait = pipeline_.storing()
                                     ? std::min(options_.acquire_wait, kStoreErrorWait)
                                     : options_.acquire_wait;
-    WEFT_ASSIGN_OR_RETURN(
-        const AcquireResult acquired,
-        services_.lock->AcquireBucket({acquire_number_, pipeline_.Resident(), wait}));
+    WEFT_ASSIGN_OR_RETURN(const AcquireResult acquired, Acquire(wait));
     if (acquired.grant) {
       ++acquire_number_;
       WEFT_RETURN_IF_ERROR(TrainGrant(*acquired.grant, acquired.remaining, stop));
@@ -112,12 +130,30 @@ absl::Status TrainingLoop::TrainUntilDone(const std::atomic<bool>& stop) {
   }
 }
 
+absl::StatusOr<AcquireResult> TrainingLoop::Acquire(absl::Duration wait) {
+  const PhaseTimer timer(&phases_.waiting);
+  return services_.lock->AcquireBucket({acquire_number_, pipeline_.Resident(), wait});
+}
+
+absl::Status TrainingLoop::Load(const Grant& grant) {
+  const PhaseTimer timer(&phases_.loading);
+  return pipeline_.Load(grant);
+}
+
+absl::StatusOr<const BucketEdges*> TrainingLoop::GetEdges(const PassPosition& position,
+                                                          const GrantedBucket& granted) {
+  const PhaseTimer timer(&phases_.loading);
+  WEFT_ASSIGN_OR_RETURN(const BucketEdges* edges, edges_.Get(position, granted.bucket));
+  WEFT_RETURN_IF_ERROR(CheckExpectedEdges(granted, *edges));
+  return edges;
+}
+
 absl::Status TrainingLoop::TrainGrant(const Grant& grant, int64_t remaining,
                                       const std::atomic<bool>& stop) {
   std::vector<BucketStats> trained;
   services_.params->BeginPass(grant.position.pass);
   edges_.Prefetch(grant.position, grant.buckets.front().bucket);  // while partitions are loaded
-  absl::Status status = pipeline_.Load(grant);
+  absl::Status status = Load(grant);
   if (status.ok()) pipeline_.Prefetch(grant.hint);
   bool failed = false;
   for (size_t i = 0; status.ok() && i < grant.buckets.size(); ++i) {
@@ -144,14 +180,14 @@ absl::Status TrainingLoop::TrainGrant(const Grant& grant, int64_t remaining,
     return status;
   }
   for (const BucketStats& bucket : trained) stats_.Add(grant.position, bucket);
+  const PhaseTimer timer(&phases_.finishing);
   return pipeline_.Finish(grant, std::move(trained));
 }
 
 absl::StatusOr<BucketStats> TrainingLoop::TrainBucket(const Grant& grant, size_t index,
                                                       const std::atomic<bool>& stop) {
   const GrantedBucket& granted = grant.buckets[index];
-  WEFT_ASSIGN_OR_RETURN(const BucketEdges* edges, edges_.Get(grant.position, granted.bucket));
-  WEFT_RETURN_IF_ERROR(CheckExpectedEdges(granted, *edges));
+  WEFT_ASSIGN_OR_RETURN(const BucketEdges* edges, GetEdges(grant.position, granted));
   PrefetchEdges(grant, index + 1);
   const std::vector<BatchTables> tables = TablesOf(granted.bucket);
   const BucketTrainer::Target target{grant.position.pass, granted.bucket, &tables,
@@ -184,6 +220,7 @@ absl::StatusOr<BucketStats> TrainingLoop::TrainBucket(const Grant& grant, size_t
                       {&stop, services_.observer != nullptr ? &report : nullptr}));
   stats.train = std::move(trained.stats);
   stats.train_seconds = trained.seconds;
+  phases_.training += trained.seconds;
   if (evaluate) {
     progress.phase = TrainingProgress::Phase::kEvaluatingAfter;
     WEFT_ASSIGN_OR_RETURN(stats.eval_after, Evaluate(target, edges->held_out, &progress, stop));
@@ -193,6 +230,7 @@ absl::StatusOr<BucketStats> TrainingLoop::TrainBucket(const Grant& grant, size_t
 }
 
 absl::Status TrainingLoop::CheckFinite(const Grant& grant) {
+  const PhaseTimer timer(&phases_.finishing);
   const Bucket bucket = grant.buckets.back().bucket;
   const auto where = absl::StrCat("bucket (", bucket.lhs, ", ", bucket.rhs, "): ");
   for (const GrantedPartition& p : grant.partitions) {
@@ -230,6 +268,7 @@ absl::Status TrainingLoop::CheckFinite(absl::string_view name, const FloatBlock&
 absl::StatusOr<Stats> TrainingLoop::Evaluate(const BucketTrainer::Target& target,
                                              const GroupedEdges& edges, TrainingProgress* progress,
                                              const std::atomic<bool>& stop) {
+  const PhaseTimer timer(&phases_.evaluating);
   const std::function<void()> report = [&] { services_.observer->OnProgress(*progress); };
   return trainer_->Evaluate(target, edges,
                             {&stop, services_.observer != nullptr ? &report : nullptr});

@@ -56,12 +56,22 @@ class TrainingObserver {
                                int64_t remaining) {}
 };
 
+// Where the time of the loop's thread went.
+struct PhaseSeconds {
+  double waiting = 0;     // for a grant
+  double loading = 0;     // partitions and edges that were not there yet
+  double training = 0;    // the workers work
+  double evaluating = 0;  // on held-out edges
+  double finishing = 0;   // checks, and handing a grant over to be stored
+};
+
 struct TrainingSummary {
   bool stopped = false;  // by request, before the run was done
   std::vector<EpochSummary> epochs;
   int64_t trained_edges = 0;
   double train_seconds = 0;
   double edges_per_second = 0;  // over training time, without evaluation and I/O
+  PhaseSeconds phases;
 };
 
 class TrainingLoop {
@@ -99,6 +109,11 @@ class TrainingLoop {
 
  private:
   absl::Status TrainUntilDone(const std::atomic<bool>& stop);
+  absl::StatusOr<AcquireResult> Acquire(absl::Duration wait);
+  absl::Status Load(const Grant& grant);
+  // Errors: DataLoss when they are not as many as the run expects.
+  absl::StatusOr<const BucketEdges*> GetEdges(const PassPosition& position,
+                                              const GrantedBucket& granted);
   absl::Status TrainGrant(const Grant& grant, int64_t remaining, const std::atomic<bool>& stop);
   absl::StatusOr<BucketStats> TrainBucket(const Grant& grant, size_t index,
                                           const std::atomic<bool>& stop);
@@ -126,6 +141,7 @@ class TrainingLoop {
   BucketPipeline pipeline_;
   std::unique_ptr<BucketTrainer> trainer_;
   TrainingStats stats_;
+  PhaseSeconds phases_;
   uint64_t acquire_number_ = 1;
 };
 

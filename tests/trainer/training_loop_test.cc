@@ -230,6 +230,24 @@ class RecordingObserver : public TrainingObserver {
   std::vector<Bucket> buckets;
 };
 
+TEST_F(TrainingLoopTest, ThePhasesAreThePartsOfTheTime) {
+  SetUpRun(2, 300, 0.1);
+  const absl::Time start = absl::Now();
+
+  const auto summary = Train();
+
+  const double seconds = absl::ToDoubleSeconds(absl::Now() - start);
+  ASSERT_THAT(summary, IsOk());
+  const PhaseSeconds& phases = summary->phases;
+  EXPECT_EQ(phases.training, summary->train_seconds);
+  for (const double phase : {phases.waiting, phases.loading, phases.evaluating, phases.finishing}) {
+    EXPECT_GT(phase, 0);
+  }
+  EXPECT_LE(
+      phases.waiting + phases.loading + phases.training + phases.evaluating + phases.finishing,
+      seconds);
+}
+
 TEST_F(TrainingLoopTest, TheObserverSeesBucketsInTheOrderTrained) {
   SetUpRun(2);
   RecordingObserver observer;
