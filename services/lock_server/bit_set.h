@@ -17,6 +17,7 @@ class BitSet {
   bool Contains(int i) const { return (words_[Word(i)] >> (i % 64)) & 1; }
   void Insert(int i) { words_[Word(i)] |= Bit(i); }
   void Erase(int i) { words_[Word(i)] &= ~Bit(i); }
+  void Set(int i, bool member) { member ? Insert(i) : Erase(i); }
 
   void Invert() {
     for (uint64_t& word : words_) word = ~word;
@@ -25,6 +26,15 @@ class BitSet {
 
   void Intersect(const BitSet& other) {
     for (size_t w = 0; w < words_.size(); ++w) words_[w] &= other.words_[w];
+  }
+
+  void Subtract(const BitSet& other) {
+    for (size_t w = 0; w < words_.size(); ++w) words_[w] &= ~other.words_[w];
+  }
+
+  static BitSet Both(BitSet a, const BitSet& b) {
+    a.Intersect(b);
+    return a;
   }
 
   int Count() const {

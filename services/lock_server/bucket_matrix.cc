@@ -8,112 +8,129 @@
 namespace weft {
 namespace {
 
-constexpr size_t kLhs = static_cast<size_t>(Side::kLhs);
-constexpr size_t kRhs = static_cast<size_t>(Side::kRhs);
+// Up to so many candidates are compared one by one.
+constexpr int kFewCandidates = 32;
+
+BitSet Without(BitSet set, const BitSet& other) {
+  set.Subtract(other);
+  return set;
+}
 
 }  // namespace
 
 BucketMatrix::BucketMatrix(int num_lhs, int num_rhs)
     : num_rhs_(num_rhs),
       place_(static_cast<size_t>(num_lhs) * static_cast<size_t>(num_rhs)),
-      rows_(static_cast<size_t>(num_lhs), BitSet(num_rhs)),
-      cols_(static_cast<size_t>(num_rhs), BitSet(num_lhs)) {
+      lines_{std::vector<Line>(static_cast<size_t>(num_lhs), Line(num_rhs)),
+             std::vector<Line>(static_cast<size_t>(num_rhs), Line(num_lhs))},
+      diagonal_(std::min(num_lhs, num_rhs)) {
   WEFT_CHECK(num_lhs >= 1 && num_rhs >= 1);
-  bound_[kLhs].assign(rows_.size(), kNone);
-  bound_[kRhs].assign(cols_.size(), kNone);
 }
 
 void BucketMatrix::Reset(absl::Span<const Bucket> order, absl::Span<const Bucket> done) {
   WEFT_CHECK(order.size() == place_.size());
   order_.assign(order.begin(), order.end());
-  std::ranges::fill(bound_[kLhs], kNone);
-  std::ranges::fill(bound_[kRhs], kNone);
+  for (std::vector<Line>& lines : lines_) {
+    for (Line& line : lines) line.order.clear();
+  }
   for (size_t i = 0; i < order.size(); ++i) {
     place_[Index(order[i])] = static_cast<uint32_t>(i);
+    for (const Side side : kSides) {
+      line(side, order[i].partition(side)).order.push_back(order[i].partition(Opposite(side)));
+    }
     SetFree(order[i], true);
   }
   for (const Bucket& b : done) SetFree(b, false);
 }
 
 void BucketMatrix::SetFree(Bucket b, bool free) {
-  const auto lhs = static_cast<size_t>(b.lhs);
-  const auto rhs = static_cast<size_t>(b.rhs);
-  if (!free) {
-    rows_[lhs].Erase(b.rhs);
-    cols_[rhs].Erase(b.lhs);
-    return;
+  for (const Side side : kSides) {
+    Line& own = line(side, b.partition(side));
+    own.free.Set(b.partition(Opposite(side)), free);
+    if (free) own.used_up = 0;
   }
-  rows_[lhs].Insert(b.rhs);
-  cols_[rhs].Insert(b.lhs);
-  const Rank place = place_[Index(b)];
-  bound_[kLhs][lhs] = std::min(bound_[kLhs][lhs], place);
-  bound_[kRhs][rhs] = std::min(bound_[kRhs][rhs], place);
+  if (b.lhs == b.rhs) diagonal_.Set(b.lhs, free);
+}
+
+BucketMatrix::Rank BucketMatrix::FirstPlace(Side side, PartitionId partition,
+                                            const BitSet& others) const {
+  const Line& line = this->line(side, partition);
+  const BitSet candidates = BitSet::Both(line.free, others);
+  const int count = candidates.Count();
+  if (count == 0) return kNone;
+  Rank first = kNone;
+  if (count <= kFewCandidates) {
+    candidates.ForEach([&](int other) {
+      first = std::min(first, Rank{Place(MakeBucket(side, partition, other))});
+    });
+    return first;
+  }
+  for (size_t i = line.used_up;; ++i) {
+    if (!candidates.Contains(line.order[i])) continue;
+    return Place(MakeBucket(side, partition, line.order[i]));
+  }
 }
 
 BucketMatrix::Rank BucketMatrix::FirstInLine(Side side, PartitionId partition,
                                              const Allowed& allowed) const {
-  const bool is_row = side == Side::kLhs;
-  if (!(is_row ? allowed.lhs : allowed.rhs).Contains(partition)) return kNone;
-  Rank first = kNone;
-  BitSet::ForEachInBoth(
-      lines(side)[static_cast<size_t>(partition)], is_row ? allowed.rhs : allowed.lhs,
-      [&](int other) {
-        const Bucket b = is_row ? Bucket{partition, other} : Bucket{other, partition};
-        first = std::min(first, RankIn(b, allowed));
-      });
-  return first;
+  if (!allowed.of(side).Contains(partition)) return kNone;
+  const BitSet& others = allowed.of(Opposite(side));
+  if (!allowed.avoid(side).Contains(partition)) {
+    const Rank first = FirstPlace(side, partition, Without(others, allowed.avoid(Opposite(side))));
+    if (first != kNone) return first;
+  }
+  const Rank avoided = FirstPlace(side, partition, others);
+  return avoided == kNone ? kNone : avoided + kAvoided;
 }
 
 BucketMatrix::Rank BucketMatrix::FirstInLine(Side side, PartitionId partition) const {
-  const bool is_row = side == Side::kLhs;
-  Rank first = kNone;
-  lines(side)[static_cast<size_t>(partition)].ForEach([&](int other) {
-    const Bucket b = is_row ? Bucket{partition, other} : Bucket{other, partition};
-    first = std::min(first, Rank{place_[Index(b)]});
-  });
-  bound_[static_cast<size_t>(side)][static_cast<size_t>(partition)] = first;
-  return first;
+  const Line& line = this->line(side, partition);
+  while (line.used_up < line.order.size() && !line.free.Contains(line.order[line.used_up])) {
+    ++line.used_up;
+  }
+  if (line.used_up == line.order.size()) return kNone;
+  return Place(MakeBucket(side, partition, line.order[line.used_up]));
 }
 
 BucketMatrix::Rank BucketMatrix::FirstOnDiagonal(const Allowed& allowed) const {
   Rank first = kNone;
-  allowed.lhs.ForEach([&](int i) {
-    if (i < num_rhs_) first = std::min(first, RankOf({i, i}, allowed));
+  BitSet::ForEachInBoth(diagonal_, allowed.lhs, [&](int i) {
+    first = std::min(first, RankOf({i, i}, allowed));
   });
   return first;
 }
 
 BucketMatrix::Rank BucketMatrix::FirstAnywhere(const Allowed& allowed) const {
+  const Rank first =
+      FirstPlace(Without(allowed.lhs, allowed.avoid_lhs), Without(allowed.rhs, allowed.avoid_rhs));
+  if (first != kNone) return first;
+  const Rank avoided = FirstPlace(allowed.lhs, allowed.rhs);
+  return avoided == kNone ? kNone : avoided + kAvoided;
+}
+
+BucketMatrix::Rank BucketMatrix::FirstPlace(const BitSet& lhs, const BitSet& rhs) const {
   // By rows or by columns, whichever are fewer; the most promising line first.
-  const Side side = allowed.lhs.Count() <= allowed.rhs.Count() ? Side::kLhs : Side::kRhs;
-  const std::vector<Rank>& bound = bound_[static_cast<size_t>(side)];
+  const Side side = lhs.Count() <= rhs.Count() ? Side::kLhs : Side::kRhs;
+  const BitSet& others = side == Side::kLhs ? rhs : lhs;
   std::vector<std::pair<Rank, PartitionId>> heap;
-  (side == Side::kLhs ? allowed.lhs : allowed.rhs).ForEach([&](int i) {
-    const Rank at_least = bound[static_cast<size_t>(i)];
+  (side == Side::kLhs ? lhs : rhs).ForEach([&](int i) {
+    const Rank at_least = FirstInLine(side, i);
     if (at_least != kNone) heap.emplace_back(at_least, i);
   });
   std::ranges::make_heap(heap, std::greater<>());
   Rank first = kNone;
   while (!heap.empty() && heap.front().first < first) {
     std::ranges::pop_heap(heap, std::greater<>());
-    const auto [at_least, partition] = heap.back();
+    first = std::min(first, FirstPlace(side, heap.back().second, others));
     heap.pop_back();
-    // The bound may be too low: what it stood for has been granted meanwhile.
-    const Rank exact = FirstInLine(side, partition);
-    if (exact > at_least) {
-      if (exact == kNone) continue;
-      heap.emplace_back(exact, partition);
-      std::ranges::push_heap(heap, std::greater<>());
-      continue;
-    }
-    first = std::min(first, FirstInLine(side, partition, allowed));
   }
   return first;
 }
 
 BucketMatrix::Rank BucketMatrix::RankOf(Bucket b, const Allowed& allowed) const {
-  const bool possible = IsFree(b) && allowed.lhs.Contains(b.lhs) && allowed.rhs.Contains(b.rhs);
-  return possible ? RankIn(b, allowed) : kNone;
+  if (!IsFree(b) || !allowed.lhs.Contains(b.lhs) || !allowed.rhs.Contains(b.rhs)) return kNone;
+  const bool avoid = allowed.avoid_lhs.Contains(b.lhs) || allowed.avoid_rhs.Contains(b.rhs);
+  return Place(b) + (avoid ? kAvoided : 0);
 }
 
 }  // namespace weft

@@ -1,8 +1,10 @@
 // BucketMatrix holds which buckets of a pass are free, and finds the first free one, in the
 // configured order, in a row, in a column, on the diagonal or anywhere, among allowed partitions.
 //
-// A search of one line looks at its free buckets; a search anywhere goes through lines by a lower
-// bound and stops early. None looks at the whole matrix, which may have a million buckets.
+// Every line is kept in the configured order, with the place up to which it is used up. So a search
+// of one line looks at the buckets before the one that it finds, or at those that are allowed,
+// whichever are fewer; a search anywhere goes through lines by their first free bucket and stops
+// early. None looks at the whole matrix, which may have a million buckets.
 // Not thread-safe.
 #pragma once
 
@@ -28,6 +30,9 @@ class BucketMatrix {
     BitSet rhs;
     BitSet avoid_lhs;
     BitSet avoid_rhs;
+
+    const BitSet& of(Side side) const { return side == Side::kLhs ? lhs : rhs; }
+    const BitSet& avoid(Side side) const { return side == Side::kLhs ? avoid_lhs : avoid_rhs; }
   };
 
   // At least one partition on each side.
@@ -36,7 +41,7 @@ class BucketMatrix {
   // All buckets of `order` are free but those of `done`. `order` has each bucket once.
   void Reset(absl::Span<const Bucket> order, absl::Span<const Bucket> done);
 
-  bool IsFree(Bucket b) const { return rows_[static_cast<size_t>(b.lhs)].Contains(b.rhs); }
+  bool IsFree(Bucket b) const { return line(Side::kLhs, b.lhs).free.Contains(b.rhs); }
   void SetFree(Bucket b, bool free);
 
   // kNone when nothing is found. The line of side kLhs and partition i is row i.
@@ -57,24 +62,37 @@ class BucketMatrix {
   static constexpr Rank kAvoided = Rank{1}
                                    << 32;  // added to the rank of what had better not be used
 
+  // The buckets of one partition: by their partitions of the other side.
+  struct Line {
+    explicit Line(int size) : free(size) {}
+
+    BitSet free;
+    std::vector<PartitionId> order;  // all of them, as they stand in the configured order
+    mutable size_t used_up = 0;      // so many at the front of `order` are not free
+  };
+
   size_t Index(Bucket b) const {
     return static_cast<size_t>(b.lhs) * static_cast<size_t>(num_rhs_) + static_cast<size_t>(b.rhs);
   }
-  Rank RankIn(Bucket b, const Allowed& allowed) const {
-    const bool avoid = allowed.avoid_lhs.Contains(b.lhs) || allowed.avoid_rhs.Contains(b.rhs);
-    return place_[Index(b)] + (avoid ? kAvoided : 0);
+  const Line& line(Side side, PartitionId partition) const {
+    return lines_[static_cast<size_t>(side)][static_cast<size_t>(partition)];
   }
-  std::vector<BitSet>& lines(Side side) { return side == Side::kLhs ? rows_ : cols_; }
-  const std::vector<BitSet>& lines(Side side) const { return side == Side::kLhs ? rows_ : cols_; }
+  Line& line(Side side, PartitionId partition) {
+    return lines_[static_cast<size_t>(side)][static_cast<size_t>(partition)];
+  }
+  static Bucket MakeBucket(Side side, PartitionId partition, PartitionId other) {
+    return side == Side::kLhs ? Bucket{partition, other} : Bucket{other, partition};
+  }
+  // The first place of the line whose other partition is one of `others`.
+  Rank FirstPlace(Side side, PartitionId partition, const BitSet& others) const;
+  // The same of all lines of `lhs` and `rhs`.
+  Rank FirstPlace(const BitSet& lhs, const BitSet& rhs) const;
 
   const int num_rhs_;
   std::vector<Bucket> order_;
   std::vector<uint32_t> place_;  // by bucket: its index in `order_`
-  std::vector<BitSet> rows_;     // by lhs partition: the rhs partitions of its free buckets
-  std::vector<BitSet> cols_;     // by rhs partition: the lhs partitions of its free buckets
-  // By side and partition: no free bucket of the line stands before it. Raised when a search has
-  // looked at the line, so that most lines need no look.
-  mutable std::vector<Rank> bound_[2];
+  std::vector<Line> lines_[2];   // by side and partition
+  BitSet diagonal_;              // the free buckets (i, i)
 };
 
 }  // namespace weft
