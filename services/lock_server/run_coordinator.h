@@ -218,6 +218,10 @@ class RunCoordinator {
   double EdgesPerSecond() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);  // 0: not known yet
   absl::StatusOr<std::optional<Grant>> MakeGrant(SessionId id, const AcquireRequest& request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Whether another session without a grant has found nothing, and no grant has ended since: what
+  // such sessions may have is the same for all, and a thousand may wait.
+  bool NothingIsFreeFor(SessionId id, const SessionRecord& session)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Grant Describe(Token token, const GrantRecord& record) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void AddPlaces(const PartitionVersion& version, std::vector<VersionInfo>* places) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -326,6 +330,10 @@ class RunCoordinator {
   // The generation in which every partition has been trained, and since when who waits for that.
   Generation all_trained_in_ ABSL_GUARDED_BY(mu_) = 0;
   absl::flat_hash_map<SessionId, SteadyTime> tree_waits_ ABSL_GUARDED_BY(mu_);
+  // The grant_revision_ at which a session without a grant found nothing; whether it may have found
+  // something without the tree.
+  uint64_t nothing_free_at_ ABSL_GUARDED_BY(mu_) = 0;
+  bool tree_hinders_ ABSL_GUARDED_BY(mu_) = false;
   absl::flat_hash_map<std::string, PinnedVersion> pins_ ABSL_GUARDED_BY(mu_);
   Token last_token_ ABSL_GUARDED_BY(mu_) = kInitialToken;
   SessionId last_session_ ABSL_GUARDED_BY(mu_) = 0;

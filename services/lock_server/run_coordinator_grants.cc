@@ -60,11 +60,16 @@ absl::StatusOr<AcquireResult> RunCoordinator::Acquire(SessionId id, const Acquir
     if (grant == state_.grants.end()) return GrantHasEnded(session.granted);
     result.grant = Describe(session.granted, grant->second);
   } else if (Phase() == RunPhase::kRunning && accounting_.has_value() &&
-             session.grants.size() < kMaxGrants) {
+             session.grants.size() < kMaxGrants && !NothingIsFreeFor(id, session)) {
     WEFT_ASSIGN_OR_RETURN(result.grant, MakeGrant(id, request));
   }
   if (accounting_.has_value()) result.remaining = scheduler_.num_buckets() - scheduler_.num_done();
   return result;
+}
+
+bool RunCoordinator::NothingIsFreeFor(SessionId id, const SessionRecord& session) {
+  if (!session.grants.empty() || nothing_free_at_ != grant_revision_) return false;
+  return !tree_hinders_ || !HasWaitedForTree(id);
 }
 
 double RunCoordinator::EdgesPerSecond() const {
@@ -109,11 +114,18 @@ absl::StatusOr<std::optional<Grant>> RunCoordinator::MakeGrant(SessionId id,
     return static_cast<double>(edges) <= edges_to_commit;
   };
   std::vector<Bucket> buckets = scheduler_.Grant(wanted, token, add);
-  if (buckets.empty() && trained.has_value() && HasWaitedForTree(id)) {
+  const bool tree_hinders = buckets.empty() && trained.has_value() && !HasWaitedForTree(id);
+  if (buckets.empty() && trained.has_value() && !tree_hinders) {
     wanted.trained = nullptr;
     buckets = scheduler_.Grant(wanted, token, add);
   }
-  if (buckets.empty()) return std::optional<Grant>();
+  if (buckets.empty()) {
+    if (session.grants.empty()) {
+      nothing_free_at_ = grant_revision_;
+      tree_hinders_ = tree_hinders;
+    }
+    return std::optional<Grant>();
+  }
   tree_waits_.erase(id);
   last_token_ = token;
 

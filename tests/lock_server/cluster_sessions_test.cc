@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "tests/lock_server/cluster_fixture.h"
 #include "tests/testing/status_matchers.h"
 
@@ -306,6 +308,41 @@ TEST(ClusterSessionsTest, APausedRunGrantsNothingAndTakesWhatIsFinished) {
 
   ASSERT_THAT(run.coordinator->Pause(false), IsOk());
   EXPECT_TRUE(run.Acquire(kAnna, 2)->grant.has_value());
+}
+
+// Sessions without a grant are told of nothing without a search, until a grant ends.
+TEST(ClusterSessionsTest, WhoWaitsIsGrantedABucketHoweverTheGrantBeforeHasEnded) {
+  constexpr SessionId kCarl = 1003;
+  const std::function<void(DurableRun*, const Grant&)> ends[] = {
+      [](DurableRun* run, const Grant& grant) {
+        EXPECT_THAT(run->Release(kAnna, grant, kDisk), IsOk());
+      },
+      [](DurableRun* run, const Grant& grant) {
+        EXPECT_THAT(run->coordinator->Abandon(kAnna, grant.token), IsOk());
+      },
+      [](DurableRun* run, const Grant&) { EXPECT_THAT(run->coordinator->Leave(kAnna), IsOk()); },
+      [](DurableRun* run, const Grant&) {
+        run->Pass(absl::Seconds(20));
+        for (const SessionId session : {kBert, kCarl}) {
+          EXPECT_THAT(run->coordinator->Heartbeat(session, {}, 1), IsOk());
+        }
+        run->Pass(absl::Seconds(11));
+      },
+  };
+  for (const auto& end : ends) {
+    DurableRun run(1);  // one bucket a pass
+    run.Register(kBert);
+    run.Register(kCarl);
+    const Grant grant = run.MustAcquire(kAnna, 1);
+    for (const SessionId session : {kBert, kCarl, kBert}) {
+      ASSERT_FALSE(run.Acquire(session, 1)->grant.has_value());
+    }
+
+    end(&run, grant);
+
+    EXPECT_TRUE(run.Acquire(kCarl, 1)->grant.has_value());
+    EXPECT_FALSE(run.Acquire(kBert, 1)->grant.has_value());
+  }
 }
 
 TEST(ClusterSessionsTest, TheViewShowsTrainersAndBuckets) {
