@@ -34,6 +34,7 @@ struct Flags {
   std::vector<std::string> overrides;
   std::string format = "tsv";
   std::string delimiter;
+  std::string feature_delimiter;
   int lhs_column = 0;
   int rhs_column = 1;
   int rel_column = LineFormat::kNoColumn;
@@ -66,6 +67,9 @@ ImportOptions MakeOptions(const Flags& flags, const RunConfig& config) {
   format.quotes = flags.format == "csv";
   format.delimiter = format.quotes ? ',' : '\t';
   if (!flags.delimiter.empty()) format.delimiter = ParseDelimiter(flags.delimiter);
+  if (!flags.feature_delimiter.empty()) {
+    options.feature_delimiter = ParseDelimiter(flags.feature_delimiter);
+  }
   options.threads = flags.threads > 0 ? flags.threads : config.NumThreads();
   options.memory_bytes = flags.memory_bytes;
   return options;
@@ -118,10 +122,13 @@ void PrintReport(const ImportReport& report, const RunConfig& config, double sec
               << FormatRate(static_cast<double>(report.num_edges()) / seconds) << " edges/s)\n";
   }
   for (size_t i = 0; i < report.inputs.size(); ++i) PrintInput(report, i, config.edge_paths[i]);
-  for (const DatasetManifest::EntityCounts& type : report.entities) {
+  for (size_t t = 0; t < report.entities.size(); ++t) {
+    const DatasetManifest::EntityCounts& type = report.entities[t];
     int64_t count = 0;
     for (const int64_t part : type.counts) count += part;
-    std::cout << "  entity type " << type.type << ": " << Plural(count, "entity", "entities");
+    std::cout << "  entity type " << type.type << ": "
+              << (config.entities[t].featurized ? Plural(count, "feature", "features")
+                                                : Plural(count, "entity", "entities"));
     if (type.counts.size() > 1) std::cout << " in " << type.counts.size() << " partitions";
     std::cout << "\n";
   }
@@ -313,6 +320,14 @@ void AddFormatFlags(CLI::App* command, Flags* flags) {
       ->check([](const std::string& text) {
         return ParseDelimiter(text) == '\0' ? "must be one character or a name" : std::string();
       });
+  command
+      ->add_option("--feature-delimiter", flags->feature_delimiter,
+                   "Of featurized entity types: what stands between the features of an entity, as "
+                   "--delimiter (default: comma)")
+      ->type_name("X")
+      ->check([](const std::string& text) {
+        return ParseDelimiter(text) == '\0' ? "must be one character or a name" : std::string();
+      });
   command->add_flag("--skip-header", flags->import.parser.skip_header,
                     "Line 1 of every input holds the names of the columns");
 }
@@ -328,7 +343,8 @@ void AddSelectionFlags(CLI::App* command, ImportOptions* import) {
                     "Keep only the first of equal edges of an input, whatever its weight");
   command
       ->add_option("--entity-min-count", import->rare.entity_min_count,
-                   "Drop entities that appear less than N times, and their edges")
+                   "Drop entities that appear less than N times, and their edges; of featurized "
+                   "types, features (and entities that have no other)")
       ->type_name("N");
   command
       ->add_option("--relation-min-count,--relation-type-min-count",

@@ -191,10 +191,14 @@ int DatasetSchema::NumPartitions(Side side) const {
   return most;
 }
 
+bool DatasetSchema::featurized() const {
+  return std::ranges::any_of(entities, &EntityType::featurized);
+}
+
 DatasetSchema DatasetSchemaOf(const RunConfig& config) {
   DatasetSchema schema;
   for (const EntityConfig& entity : config.entities) {
-    schema.entities.push_back({entity.name, entity.num_partitions});
+    schema.entities.push_back({entity.name, entity.num_partitions, entity.featurized});
   }
   for (const RelationConfig& relation : config.relations) {
     schema.relations.push_back({relation.name, relation.lhs, relation.rhs});
@@ -208,6 +212,9 @@ Settings SchemaSettings(const DatasetSchema& schema) {
   for (const DatasetSchema::EntityType& entity : schema.entities) {
     settings.emplace_back(absl::StrCat("entities.", entity.name, ".num_partitions"),
                           absl::StrCat(entity.num_partitions));
+    if (entity.featurized) {
+      settings.emplace_back(absl::StrCat("entities.", entity.name, ".featurized"), "true");
+    }
   }
   settings.emplace_back("dynamic_relations", schema.dynamic_relations ? "true" : "false");
   for (size_t i = 0; i < schema.relations.size(); ++i) {

@@ -28,6 +28,7 @@ struct DatasetSchema {
   struct EntityType {
     std::string name;
     int num_partitions = 1;
+    bool featurized = false;  // what the data holds of it are features
   };
   struct Relation {
     std::string name;
@@ -37,6 +38,7 @@ struct DatasetSchema {
     EntityTypeId side(Side s) const { return s == Side::kLhs ? lhs : rhs; }
   };
 
+  bool featurized() const;  // whether any entity type is
   // The largest partition count among the entity types on that side of a relation.
   int NumPartitions(Side side) const;
 

@@ -23,11 +23,15 @@ constexpr int64_t kSetBytesPerEdge = 32;
 class BucketFile {
  public:
   BucketFile(const BucketSink::Options& options, Bucket bucket)
-      : path_(EdgeBucketPath(options.folder, bucket)), weighted_(options.weighted) {}
+      : path_(EdgeBucketPath(options.folder, bucket)),
+        weighted_(options.weighted),
+        bags_(options.bags),
+        schema_(options.schema) {}
 
   absl::Status Append(const EdgeRecord& edge) {
     edges_.lhs.push_back(static_cast<EntityOffset>(edge.lhs));
     edges_.rhs.push_back(static_cast<EntityOffset>(edge.rhs));
+    if (bags_ != nullptr) AppendFeatures(edge);
     edges_.rel.push_back(static_cast<RelationTypeId>(edge.rel));
     if (weighted_) edges_.weight.push_back(edge.weight);
     return edges_.lhs.size() < kAppendEdges ? absl::OkStatus() : Flush();
@@ -51,11 +55,36 @@ class BucketFile {
     edges_.rhs.clear();
     edges_.rel.clear();
     edges_.weight.clear();
+    for (FeatureBags& features : edges_.features) features.Clear();
     return absl::OkStatus();
+  }
+
+  // On a side where some relation's entities are featurized, every edge has a bag.
+  void AppendFeatures(const EdgeRecord& edge) {
+    const auto type = [&](size_t relation, Side side) {
+      return static_cast<size_t>(schema_->relations[relation].side(side));
+    };
+    for (const Side side : kSides) {
+      FeatureBags& features = edges_.features[static_cast<int>(side)];
+      const size_t of_edge = type(schema_->dynamic_relations ? 0 : edge.rel, side);
+      if (schema_->entities[of_edge].featurized) {
+        EntityOffset& id = (side == Side::kLhs ? edges_.lhs : edges_.rhs).back();
+        features.Append((*bags_)[of_edge][id]);
+        id = EdgeList::kFeaturized;
+        continue;
+      }
+      for (size_t r = 0; r < schema_->relations.size(); ++r) {
+        if (!schema_->entities[type(r, side)].featurized) continue;
+        features.Append({});
+        break;
+      }
+    }
   }
 
   const std::string path_;
   const bool weighted_;
+  const std::vector<FeatureBags>* const bags_;
+  const DatasetSchema* const schema_;
   EdgeList edges_;
   int64_t written_ = 0;
   std::unique_ptr<EdgeBucketWriter> writer_;

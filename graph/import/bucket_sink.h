@@ -19,6 +19,7 @@
 #include "absl/status/statusor.h"
 #include "graph/dataset_manifest.h"
 #include "graph/import/external_partitioner.h"
+#include "services/common/feature_bags.h"
 
 namespace weft {
 
@@ -34,6 +35,9 @@ class BucketSink {
     bool write_empty = true;       // PBG wants a file for every bucket
     int64_t memory_bytes = int64_t{64} << 20;
     int max_open_buckets = 16;
+    // Featurized entity types: ids of edges are numbers of bags there, whose features are written.
+    const DatasetSchema* schema = nullptr;
+    const std::vector<FeatureBags>* bags = nullptr;  // by type; null: no type is featurized
   };
   struct Result {
     std::vector<DatasetManifest::BucketCount> buckets;  // the ones with edges, by (lhs, rhs)

@@ -19,7 +19,7 @@ bool IsNumber(std::string_view text) {
 HeaderWatch::HeaderWatch(const DatasetSchema& schema, const LineFormat& format)
     : schema_(schema),
       enabled_(
-          format.column(EdgeField::kWeight) == LineFormat::kNoColumn &&
+          format.column(EdgeField::kWeight) == LineFormat::kNoColumn && !schema.featurized() &&
           (format.column(EdgeField::kRel) == LineFormat::kNoColumn || schema.dynamic_relations)) {}
 
 bool HeaderWatch::IsCandidate(const EdgeBlock& block) const {

@@ -70,6 +70,13 @@ void CheckFormat(const ImportOptions& options, Problems* problems) {
   problems->Require(delimiter != '\n' && delimiter != '\r' && delimiter > 0 &&
                         !(format.quotes && delimiter == '"'),
                     "--delimiter must be one ASCII character and no line end (or quote, in CSV)");
+  const char feature_delimiter = options.feature_delimiter;
+  problems->Require(
+      !options.schema.featurized() ||
+          (feature_delimiter > 0 && feature_delimiter != '\n' && feature_delimiter != '\r' &&
+           (feature_delimiter != delimiter || format.quotes)),
+      "--feature-delimiter must be one ASCII character, no line end and not the "
+      "--delimiter between the columns");
   problems->Require(
       !options.schema.dynamic_relations || format.column(EdgeField::kRel) != LineFormat::kNoColumn,
       "dynamic_relations needs --rel-col");
@@ -129,6 +136,9 @@ std::vector<std::pair<std::string, std::string>> ImportSettings(const ImportOpti
   add("--weight-col", column(EdgeField::kWeight));
   add("--format", format.quotes ? "csv" : "tsv");
   add("--delimiter", absl::CEscape(std::string(1, format.delimiter)));
+  if (options.schema.featurized()) {
+    add("--feature-delimiter", absl::CEscape(std::string(1, options.feature_delimiter)));
+  }
   add("--skip-header", on_off(options.parser.skip_header));
   add("--skip-unknown-relations", on_off(options.parser.skip_unknown_relations));
   add("--dedupe", on_off(options.drop_duplicates));

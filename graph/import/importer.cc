@@ -42,9 +42,10 @@ class ImportJob {
   ImportJob(const ImportOptions& options, const Publication& publication)
       : options_(options),
         publication_(publication),
-        deferred_(options.rare.entity_min_count > 1 || options.rare.relation_min_count > 1),
+        deferred_(options.rare.entity_min_count > 1 || options.rare.relation_min_count > 1 ||
+                  options.schema.featurized()),
         relations_(RelationDictionary(options.schema)),
-        interner_(options.schema, /*partitioned=*/!deferred_),
+        interner_(options.schema, options.feature_delimiter, /*partitioned=*/!deferred_),
         bad_lines_(options.inputs, EdgeFolders(), options.max_bad_lines),
         headers_(options.schema, options.parser.format),
         output_(EdgeFolders(), SinkOptions()),
@@ -90,12 +91,14 @@ class ImportJob {
 
   const ImportOptions& options_;
   const Publication& publication_;
-  // Rare relations and entities are known only at the end: until then edges wait in spool_.
+  // Rare relations and entities are known only at the end, and bags are not to be written while
+  // others are made: until then edges wait in spool_.
   const bool deferred_;
   const EntityDictionary relations_;
   Interner interner_;
   BadLineLog bad_lines_;
   HeaderWatch headers_;
+  std::vector<FeatureBags> bags_;  // by type, when the edges are written
   EdgeOutput output_;
   ExternalPartitioner spool_;
 
@@ -117,6 +120,8 @@ BucketSink::Options ImportJob::SinkOptions() const {
   const int64_t num_buckets = int64_t{sink.num_lhs_partitions} * sink.num_rhs_partitions;
   sink.write_empty = options_.pbg_compatible || num_buckets <= options_.max_empty_buckets;
   sink.memory_bytes = SortMemory(options_);
+  sink.schema = &options_.schema;
+  sink.bags = options_.schema.featurized() ? &bags_ : nullptr;
   return sink;
 }
 
@@ -210,7 +215,7 @@ void ImportJob::ReportProgress(const EdgePipeline& pipeline) {
 
 absl::Status ImportJob::Filter() {
   const auto num_inputs = static_cast<int>(options_.inputs.size());
-  RareFilter filter(options_.rare, options_.schema, interner_, spool_, num_inputs);
+  RareFilter filter(options_.rare, options_.schema, interner_, spool_, num_inputs, &bags_);
   WEFT_RETURN_IF_ERROR(filter.Run());
   WEFT_RETURN_IF_ERROR(WriteEntities(filter.entities()));
   WEFT_RETURN_IF_ERROR(WriteRelations(filter.relation_names()));

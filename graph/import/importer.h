@@ -45,6 +45,7 @@ struct ImportOptions {
   std::vector<std::string> inputs;  // one an edge path; "-" is standard input
 
   EdgeParser::Options parser;
+  char feature_delimiter = ',';  // between the features of a featurized type's entity
   RareFilter::Options rare;
   bool drop_duplicates = false;  // within an input
   int64_t max_bad_lines = 0;     // over all inputs

@@ -18,17 +18,43 @@ constexpr int kRel = static_cast<int>(EdgeField::kRel);
 
 }  // namespace
 
-Interner::Interner(const DatasetSchema& schema, bool partitioned)
+Interner::Interner(const DatasetSchema& schema, char feature_delimiter, bool partitioned)
     : schema_(schema),
       num_rhs_partitions_(partitioned ? static_cast<uint32_t>(schema.NumPartitions(Side::kRhs))
                                       : 1),
+      feature_delimiter_(feature_delimiter),
+      bags_(schema.entities.size()),
       relations_(1) {
   for (const DatasetSchema::EntityType& type : schema.entities) {
     entities_.emplace_back(partitioned ? type.num_partitions : 1);
+    bag_names_.emplace_back(1);
   }
   for (const DatasetSchema::Relation& relation : schema.relations) {
-    sides_.push_back({&entities_[relation.lhs], &entities_[relation.rhs]});
+    const auto names = [&](EntityTypeId type) {
+      return schema.entities[type].featurized ? &bag_names_[type] : &entities_[type];
+    };
+    const auto bags = [&](EntityTypeId type) {
+      return schema.entities[type].featurized ? type : kNoBags;
+    };
+    sides_.push_back(
+        {names(relation.lhs), names(relation.rhs), bags(relation.lhs), bags(relation.rhs)});
   }
+}
+
+absl::Status Interner::InternBag(EntityTypeId type, EntityOffset bag, std::string_view field) {
+  if (bag < bags_[type].size()) return absl::OkStatus();
+  EntityHasher hasher(schema_.entities[type].name);
+  std::vector<EntityOffset> features;
+  while (!field.empty()) {
+    const std::string_view name = field.substr(0, field.find(feature_delimiter_));
+    field.remove_prefix(std::min(field.size(), name.size() + 1));
+    if (name.empty()) continue;
+    const uint64_t hash = hasher(name);
+    features.push_back(entities_[type].Intern(hash, name));
+    if (features.back() == EntityDictionary::kNone) return PartitionFull(type, hash);
+  }
+  bags_[type].Append(features);
+  return absl::OkStatus();
 }
 
 absl::Status Interner::Intern(const EdgeBlock& block, std::vector<EdgeRecord>* edges,
@@ -54,7 +80,7 @@ absl::Status Interner::Intern(const EdgeBlock& block, std::vector<EdgeRecord>* e
       sides(ahead).lhs->PrefetchName(block.lhs_hash[ahead]);
       sides(ahead).rhs->PrefetchName(block.rhs_hash[ahead]);
     }
-    const auto [lhs_entities, rhs_entities] = sides(i);
+    const auto [lhs_entities, rhs_entities, lhs_bags, rhs_bags] = sides(i);
     const uint64_t lhs_hash = block.lhs_hash[i];
     const uint64_t rhs_hash = block.rhs_hash[i];
     const EntityOffset lhs = lhs_entities->Intern(lhs_hash, lhs_names[i]);
@@ -65,6 +91,8 @@ absl::Status Interner::Intern(const EdgeBlock& block, std::vector<EdgeRecord>* e
     if (rhs == EntityDictionary::kNone) {
       return PartitionFull(schema_.relations[block.relation(i)].rhs, rhs_hash);
     }
+    if (lhs_bags != kNoBags) WEFT_RETURN_IF_ERROR(InternBag(lhs_bags, lhs, lhs_names[i]));
+    if (rhs_bags != kNoBags) WEFT_RETURN_IF_ERROR(InternBag(rhs_bags, rhs, rhs_names[i]));
     RelationTypeId relation = block.relation(i);
     if (!block.rel_hash.empty()) {
       relation = relations_.Intern(block.rel_hash[i], block.lines.fields[kRel][i]);
@@ -100,6 +128,8 @@ int64_t Interner::num_entities() const {
 int64_t Interner::MemoryBytes() const {
   int64_t bytes = relations_.MemoryBytes();
   for (const EntityDictionary& entities : entities_) bytes += entities.MemoryBytes();
+  for (const EntityDictionary& names : bag_names_) bytes += names.MemoryBytes();
+  for (const FeatureBags& bags : bags_) bytes += bags.bytes();
   return bytes;
 }
 

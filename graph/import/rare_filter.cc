@@ -8,17 +8,20 @@
 namespace weft {
 
 RareFilter::RareFilter(const Options& options, const DatasetSchema& schema,
-                       const Interner& interned, const ExternalPartitioner& edges, int num_inputs)
+                       const Interner& interned, const ExternalPartitioner& edges, int num_inputs,
+                       std::vector<FeatureBags>* bags)
     : options_(options),
       schema_(schema),
       interned_(interned),
       edges_(edges),
-      num_inputs_(static_cast<uint32_t>(num_inputs)) {}
+      num_inputs_(static_cast<uint32_t>(num_inputs)),
+      bags_(*bags) {}
 
 absl::Status RareFilter::Run() {
   WEFT_RETURN_IF_ERROR(CountRelations());
   WEFT_RETURN_IF_ERROR(CountEntities());
   PlaceEntities();
+  PlaceFeatures();
   return absl::OkStatus();
 }
 
@@ -59,10 +62,16 @@ absl::Status RareFilter::CountEntities() {
     order_.emplace_back();
     order_end_.emplace_back();
   }
-  const auto count = [&](EntityTypeId type, uint32_t id) {
+  const auto count_one = [&](EntityTypeId type, uint32_t id) {
     uint32_t& n = counts_[type][id];
     if (n == 0) order_[type].push_back(id);
     if (n < std::numeric_limits<uint32_t>::max()) ++n;
+  };
+  const auto count = [&](EntityTypeId type, uint32_t id) {
+    if (!schema_.entities[type].featurized) return count_one(type, id);
+    for (const EntityOffset feature : interned_.bags()[type][id]) {
+      count_one(type, static_cast<uint32_t>(feature));
+    }
   };
   for (uint32_t input = 0; input < num_inputs_; ++input) {
     WEFT_RETURN_IF_ERROR(edges_.Read(input, [&](std::span<const EdgeRecord> piece) {
@@ -107,6 +116,28 @@ void RareFilter::PlaceEntities() {
   }
 }
 
+void RareFilter::PlaceFeatures() {
+  std::vector<EntityOffset> left;
+  for (size_t type = 0; type < locations_.size(); ++type) {
+    const FeatureBags& interned = interned_.bags()[type];
+    FeatureBags& bags = bags_.emplace_back();
+    for (int64_t i = 0; i < interned.size(); ++i) {
+      left.clear();
+      for (const EntityOffset feature : interned[i]) {
+        const EntityOffset offset = locations_[type][feature].offset;
+        if (offset != kDropped) left.push_back(offset);
+      }
+      bags.Append(left);
+    }
+  }
+}
+
+RareFilter::Location RareFilter::LocationOf(EntityTypeId type, uint32_t id) const {
+  if (!schema_.entities[type].featurized) return locations_[type][id];
+  const bool lost = bags_[type][id].empty() && !interned_.bags()[type][id].empty();
+  return {0, lost ? kDropped : static_cast<EntityOffset>(id)};
+}
+
 absl::Status RareFilter::ForEachEdge(int input, const Emit& emit, int64_t* num_dropped) const {
   const auto num_rhs = static_cast<uint32_t>(schema_.NumPartitions(Side::kRhs));
   std::vector<EdgeRecord> left;
@@ -117,8 +148,8 @@ absl::Status RareFilter::ForEachEdge(int input, const Emit& emit, int64_t* num_d
     for (const EdgeRecord& edge : piece) {
       const DatasetSchema::Relation& relation = RelationOf(edge);
       const RelationTypeId new_relation = new_relation_[edge.rel];
-      const Location lhs = locations_[relation.lhs][edge.lhs];
-      const Location rhs = locations_[relation.rhs][edge.rhs];
+      const Location lhs = LocationOf(relation.lhs, edge.lhs);
+      const Location rhs = LocationOf(relation.rhs, edge.rhs);
       if (new_relation == kDropped || lhs.offset == kDropped || rhs.offset == kDropped) {
         ++*num_dropped;
         continue;

@@ -6,6 +6,9 @@
 // only rare relations would bring is not created. An edge goes when its relation or one of its
 // entities goes. Static relations keep their ids: the configuration lists them.
 //
+// Of a featurized type, what is counted and dropped are features, each as often as the entities of
+// edges have it. An entity goes when it has lost all of its features.
+//
 // Memory: 40 bytes an entity.
 // Thread-safety: none.
 #pragma once
@@ -33,10 +36,11 @@ class RareFilter {
     int64_t relation_min_count = 0;
   };
 
-  // `interned`: by an Interner that is not partitioned. `edges`: one group an input. Both, and
-  // `schema`, must outlive this object.
+  // `interned`: by an Interner that is not partitioned. `edges`: one group an input. `bags`: for
+  // Run to fill, by type: the features that are left of each bag, by their new ids. All of them,
+  // and `schema`, must outlive this object.
   RareFilter(const Options& options, const DatasetSchema& schema, const Interner& interned,
-             const ExternalPartitioner& edges, int num_inputs);
+             const ExternalPartitioner& edges, int num_inputs, std::vector<FeatureBags>* bags);
 
   // Counts and decides. Before everything below.
   absl::Status Run();
@@ -66,13 +70,16 @@ class RareFilter {
   absl::Status CountRelations();
   absl::Status CountEntities();
   void PlaceEntities();
+  void PlaceFeatures();
   const DatasetSchema::Relation& RelationOf(const EdgeRecord& edge) const;
+  Location LocationOf(EntityTypeId type, uint32_t id) const;
 
   const Options options_;
   const DatasetSchema& schema_;
   const Interner& interned_;
   const ExternalPartitioner& edges_;
   const uint32_t num_inputs_;
+  std::vector<FeatureBags>& bags_;
 
   std::vector<RelationTypeId> new_relation_;  // by old id; kDropped
   std::vector<std::string_view> relation_names_;

@@ -68,9 +68,13 @@ class ImportFixture : public ::testing::Test {
     const std::vector<std::string> relations = RelationNames();
     std::vector<int64_t> lhs_counts;
     std::vector<int64_t> rhs_counts;
+    std::vector<uint8_t> featurized[2];
     for (const DatasetSchema::Relation& relation : options_.schema.relations) {
       lhs_counts.push_back(CountOf(relation.lhs, bucket.lhs));
       rhs_counts.push_back(CountOf(relation.rhs, bucket.rhs));
+      if (!options_.schema.featurized()) continue;
+      featurized[0].push_back(options_.schema.entities[relation.lhs].featurized ? 1 : 0);
+      featurized[1].push_back(options_.schema.entities[relation.rhs].featurized ? 1 : 0);
     }
     if (options_.schema.dynamic_relations) {
       lhs_counts.resize(1);
@@ -79,12 +83,14 @@ class ImportFixture : public ::testing::Test {
     auto edges = ReadEdges(path, bucket, 0, *count,
                            {.num_relations = static_cast<int64_t>(relations.size()),
                             .lhs_counts = lhs_counts,
-                            .rhs_counts = rhs_counts});
+                            .rhs_counts = rhs_counts,
+                            .lhs_featurized = featurized[0],
+                            .rhs_featurized = featurized[1]});
     EXPECT_THAT(edges, IsOk());
     return edges.ok() ? *edges : EdgeList();
   }
 
-  // The edges of a bucket, in order.
+  // The edges of a bucket, in order. A featurized entity is "{first+second+...}".
   std::vector<NamedEdge> Edges(size_t input, Bucket bucket = {}) const {
     const EdgeList edges = ReadBucket(input, bucket);
     const std::vector<std::string> relations = RelationNames();
@@ -93,9 +99,19 @@ class ImportFixture : public ::testing::Test {
     for (int64_t i = 0; i < edges.size(); ++i) {
       const DatasetSchema::Relation& relation =
           options_.schema.relations[options_.schema.dynamic_relations ? 0 : edges.rel[i]];
-      named.emplace_back(NameOf(relation.lhs, bucket.lhs, edges.lhs[i], &names),
-                         relations[edges.rel[i]],
-                         NameOf(relation.rhs, bucket.rhs, edges.rhs[i], &names));
+      const auto name = [&](Side side) {
+        const EntityTypeId type = relation.side(side);
+        if (!options_.schema.entities[type].featurized) {
+          return NameOf(type, bucket.partition(side), edges.ids(side)[i], &names);
+        }
+        EXPECT_EQ(edges.ids(side)[i], EdgeList::kFeaturized);
+        std::string features;
+        for (const EntityOffset feature : edges.features[static_cast<int>(side)][i]) {
+          features += (features.empty() ? "" : "+") + NameOf(type, 0, feature, &names);
+        }
+        return "{" + features + "}";
+      };
+      named.emplace_back(name(Side::kLhs), relations[edges.rel[i]], name(Side::kRhs));
     }
     return named;
   }
