@@ -30,6 +30,10 @@
 //  when
 //     they share a table), G += mean(g^2), row -= lr * g / (sqrt(G) + 1e-10). AsyncAdagrad on
 //     parameters: element-wise, same form, lr = relation_lr, eps 1e-10.
+// A featurized side: an entity is the mean of its features' rows (feature_bags.h), and where the
+// above says a row of it, that mean is meant; max_norm, gradients (each feature its share, as often
+// as the bag has it) and Adagrad are the features' rows'. Its entities cannot be listed: such a
+// side has no uniform negatives (NegativeKind::kAll and kUniform are refused in the configuration).
 // Where PBG has a defect (L2's cancellation, cos of zero, NaN ranks), the right value is computed.
 //
 // Shapes: n edges, c negative chunks, u uniform negatives a chunk, d dimension.
@@ -47,18 +51,24 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "services/common/embedding_partition.h"
+#include "services/common/feature_bags.h"
 #include "services/common/parameter_set.h"
 #include "services/trainer/model/model_spec.h"
 
 namespace weft {
 
-// Borrowed columns of n >= 1 edges. Static relations: all of `rel` are equal.
+// Borrowed columns of n >= 1 edges. Static relations: all of `rel` are equal. On a featurized side,
+// ids are numbers of bags.
 struct EdgeBatch {
   std::span<const EntityOffset> lhs;
   std::span<const EntityOffset> rhs;
   std::span<const RelationTypeId> rel;
-  std::span<const float> weight;  // empty: 1
+  std::span<const float> weight;          // empty: 1
+  const FeatureBags* lhs_bags = nullptr;  // of a featurized side
+  const FeatureBags* rhs_bags = nullptr;
 
+  std::span<const EntityOffset> ids(Side side) const { return side == Side::kLhs ? lhs : rhs; }
+  const FeatureBags* bags(Side side) const { return side == Side::kLhs ? lhs_bags : rhs_bags; }
   int64_t size() const { return static_cast<int64_t>(lhs.size()); }
 };
 

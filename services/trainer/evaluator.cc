@@ -105,6 +105,7 @@ GroupMetrics ComputeGroupMetrics(std::span<const EdgeCounts> edges, std::span<co
       one.clear();
       for (const int64_t edge : group) {
         const auto s = static_cast<int>(side);
+        if (edges[edge].unranked[s]) continue;
         one.push_back(filtered ? edges[edge].filtered[s] : edges[edge].raw[s]);
       }
       both.insert(both.end(), one.begin(), one.end());

@@ -70,6 +70,8 @@ EvaluationMetrics ComputeMetrics(std::span<const CandidateCounts> counts);
 struct EdgeCounts {
   CandidateCounts raw[2];
   CandidateCounts filtered[2];  // known true edges are no candidates
+  // A side that cannot be asked for, being featurized: not among the metrics.
+  bool unranked[2] = {false, false};
 
   bool operator==(const EdgeCounts&) const = default;
 };

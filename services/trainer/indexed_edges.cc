@@ -20,7 +20,8 @@ constexpr int64_t kSliceEdges = int64_t{1} << 20;
 
 absl::Status ForEachIndexedEdge(const std::string& edge_path, const ModelSpec& spec,
                                 const EntityIndex& entities,
-                                const std::function<void(std::span<const IndexedEdge>)>& each) {
+                                const std::function<void(std::span<const IndexedEdge>)>& each,
+                                const NumberOfBag& number_of_bag) {
   std::error_code error;
   if (!std::filesystem::is_directory(edge_path, error)) {
     return absl::NotFoundError(absl::StrCat(edge_path, ": no such folder of edges"));
@@ -43,6 +44,8 @@ absl::Status ForEachIndexedEdge(const std::string& edge_path, const ModelSpec& s
       spec.dynamic() ? spec.num_dynamic_relations : static_cast<int64_t>(num_relations);
   limits.lhs_counts = lhs_counts;
   limits.rhs_counts = rhs_counts;
+  limits.lhs_featurized = spec.featurized_relations[0];
+  limits.rhs_featurized = spec.featurized_relations[1];
 
   std::vector<IndexedEdge> slice;
   for (Bucket bucket; bucket.lhs < lhs_partitions; ++bucket.lhs) {
@@ -66,6 +69,15 @@ absl::Status ForEachIndexedEdge(const std::string& edge_path, const ModelSpec& s
           const size_t r = spec.dynamic() ? 0 : static_cast<size_t>(edges.rel[i]);
           slice.push_back(
               {lhs_begins[r] + edges.lhs[i], rhs_begins[r] + edges.rhs[i], edges.rel[i]});
+          if (!edges.featurized()) continue;
+          IndexedEdge& edge = slice.back();
+          const RelationSpec& relation = spec.relations[r];
+          if (spec.featurized(edge.rel, Side::kLhs)) {
+            edge.lhs = number_of_bag(relation.lhs, edges.features[0][i]);
+          }
+          if (spec.featurized(edge.rel, Side::kRhs)) {
+            edge.rhs = number_of_bag(relation.rhs, edges.features[1][i]);
+          }
         }
         each(slice);
       }

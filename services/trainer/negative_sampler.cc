@@ -20,9 +20,7 @@ void SampleNegatives(const ModelSpec& spec, RelationTypeId relation, int64_t num
   const std::array<uint32_t, 2> philox_key = {random(), random()};
   const std::array<uint32_t, 2> rest = {random(), random()};
   auto draw = [&](Side side, int64_t count, std::vector<EntityOffset>* out) {
-    const NegativeKind kind = spec.negatives(relation, side);
-    const bool uniform = kind == NegativeKind::kUniform || kind == NegativeKind::kBatchUniform;
-    const int64_t n = uniform ? num_chunks * spec.num_uniform_negs : 0;
+    const int64_t n = num_chunks * spec.UniformNegatives(relation, side);
     out->resize(static_cast<size_t>(n));
     FillUniformIndices(philox_key, {static_cast<uint32_t>(side), rest[0], rest[1]}, n,
                        static_cast<uint32_t>(count), out->data());

@@ -35,6 +35,7 @@ RankingQueries::RankingQueries(const ModelSpec& spec, std::span<const IndexedEdg
   for (const Side corrupted : sides) {
     for (size_t i = 0; i < edges.size(); ++i) {
       const IndexedEdge& edge = edges[i];
+      if (spec.featurized(edge.rel, corrupted)) continue;
       asked.push_back({CandidateSetOf(spec, edge.rel, corrupted),
                        edge.rel,
                        corrupted,

@@ -58,7 +58,8 @@ struct RankingAnswer {
 
 class RankingQueries {
  public:
-  // The questions of `edges` with the sides of `sides` corrupted.
+  // The questions of `edges` with the sides of `sides` corrupted. Nobody asks for a featurized
+  // side: its entities cannot be listed.
   RankingQueries(const ModelSpec& spec, std::span<const IndexedEdge> edges,
                  std::span<const Side> sides);
 

@@ -31,6 +31,7 @@ using ::weft::testing::AskReference;
 using ::weft::testing::DrawComparableCase;
 using ::weft::testing::DrawStepCase;
 using ::weft::testing::ExpectSameAnswers;
+using ::weft::testing::Featurized;
 using ::weft::testing::IsOk;
 using ::weft::testing::kComparators;
 using ::weft::testing::kLosses;
@@ -118,6 +119,54 @@ TEST_P(OracleTest, EveryCombinationAgrees) {
             if (HasFatalFailure()) return;
           }
         }
+      }
+    }
+  }
+}
+
+// Featurized sides: with empty bags (zero vectors), features that a bag has twice, and features
+// that several bags share. Their negatives are those of the batch; the other side's may be all.
+TEST_P(OracleTest, FeaturizedSidesAgree) {
+  uint64_t n = 7000 + 1000 * static_cast<uint64_t>(GetParam());
+  for (const Featurized featurized : {Featurized::kLhs, Featurized::kRhs, Featurized::kBoth}) {
+    for (const Operator op : kOperators) {
+      for (const bool dynamic : {false, true}) {
+        for (const Loss loss : kLosses) {
+          for (const Negatives negatives : {Negatives::kBatchAndUniform, Negatives::kBatch,
+                                            Negatives::kNoneOnLhs, Negatives::kNoneOnRhs}) {
+            StepOptions options;
+            options.comparator = GetParam();
+            options.featurized = featurized;
+            options.bias = ++n % 2 == 0;
+            options.op = op;
+            options.dynamic = dynamic;
+            options.loss = loss;
+            options.negatives = negatives;
+            VaryTheRest(n, &options);
+            if (featurized != Featurized::kBoth) options.shared_table = false;
+            ExpectAllAgree(options);
+            if (HasFatalFailure()) return;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(OracleTest, AllNegativesOfTheSideThatIsNotFeaturizedAgree) {
+  uint64_t n = 0;
+  for (const bool lhs : {false, true}) {
+    for (const Operator op : {Operator::kNone, Operator::kTranslation, Operator::kLinear}) {
+      for (const Loss loss : kLosses) {
+        StepOptions options;
+        options.comparator = GetParam();
+        options.op = op;
+        options.dynamic = ++n % 2 == 0;
+        options.loss = loss;
+        options.negatives = Negatives::kAll;
+        options.featurized = lhs ? Featurized::kLhs : Featurized::kRhs;
+        options.max_norm = n % 3 == 0 ? 0.9f : 0;
+        ExpectAllAgree(options);
       }
     }
   }

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <span>
 #include <string>
 #include <vector>
@@ -32,6 +33,7 @@ void ExpectNear(std::span<const float> actual, const Doubles& expected, const st
   for (const double x : expected) {
     if (x != -1e9) largest = std::max(largest, std::abs(x));
   }
+  largest = std::max(largest, 1e-6);  // where all cancels
   for (size_t i = 0; i < expected.size(); ++i) {
     EXPECT_NEAR(actual[i], expected[i], kTolerance * largest) << what << "[" << i << "]";
   }
@@ -65,6 +67,9 @@ ModelSpec MakeSpec(const json& golden, const json& group, const json& options) {
   config.entities = {EntityConfig(), EntityConfig()};
   config.entities[0].name = "user";
   config.entities[1].name = "item";
+  const std::string featurized = options.value("featurized", "none");
+  config.entities[0].featurized = featurized == "lhs" || featurized == "both";
+  config.entities[1].featurized = featurized == "rhs" || featurized == "both";
   RelationConfig relation;
   relation.name = "knows";
   relation.weight = 7;
@@ -119,6 +124,15 @@ class GoldenCase {
       CopyTo(p.values.span(), inputs_.at("parameters").at(p.name).at("values"));
       CopyTo(p.adagrad_sums.span(), inputs_.at("parameters").at(p.name).at("sums"));
     }
+    for (const Side side : kSides) {
+      const std::string key = Key(side, "_bags");
+      if (!spec_.featurized(rel_[0], side)) continue;
+      for (const auto& bag : options.at(key).get<std::vector<std::vector<EntityOffset>>>()) {
+        bags_[static_cast<int>(side)].Append(bag);
+      }
+      std::vector<EntityOffset>& ids = side == Side::kLhs ? lhs_ : rhs_;
+      std::iota(ids.begin(), ids.end(), 0);
+    }
     if (options.at("weighted")) weight_ = inputs_.at("weight").get<std::vector<float>>();
     DrawSamples();
   }
@@ -142,7 +156,14 @@ class GoldenCase {
     return (side == Side::kLhs ? "lhs" : "rhs") + suffix;
   }
 
-  EdgeBatch Batch() const { return {lhs_, rhs_, rel_, weight_}; }
+  EdgeBatch Batch() const {
+    return {lhs_,
+            rhs_,
+            rel_,
+            weight_,
+            bags_[0].empty() ? nullptr : &bags_[0],
+            bags_[1].empty() ? nullptr : &bags_[1]};
+  }
   BatchTables Tables() { return {View(tables_[0]), View(tables_[shared_ ? 0 : 1])}; }
 
   // PyTorch-BigGraph's own count takes a negative that equals its positive for a violator whenever
@@ -159,10 +180,9 @@ class GoldenCase {
     const RelationTypeId relation = spec_.dynamic() ? 0 : rel_[0];
     const auto n = static_cast<int64_t>(lhs_.size());
     const int64_t chunk_size = spec_.NegativeChunkSize(relation, n);
-    const int64_t num_samples = (n + chunk_size - 1) / chunk_size * spec_.num_uniform_negs;
     for (const Side side : kSides) {
-      const NegativeKind kind = spec_.negatives(relation, side);
-      if (kind == NegativeKind::kNone || kind == NegativeKind::kAll) continue;
+      const int64_t num_samples =
+          (n + chunk_size - 1) / chunk_size * spec_.UniformNegatives(relation, side);
       auto samples = inputs_.at(Key(side, "_samples")).get<std::vector<EntityOffset>>();
       samples.resize(num_samples);
       (side == Side::kLhs ? negatives_.lhs : negatives_.rhs) = samples;
@@ -229,12 +249,14 @@ class GoldenCase {
   std::vector<EntityOffset> rhs_;
   std::vector<RelationTypeId> rel_;
   std::vector<float> weight_;
+  FeatureBags bags_[2];
   SampledNegatives negatives_;
 };
 
-TEST(ReferenceGoldenTest, ComputesWhatPyTorchBigGraphDoes) {
-  std::ifstream file(WEFT_SOURCE_DIR "/tests/golden/batch_step/golden.json");
-  ASSERT_TRUE(file.is_open());
+// Checks all cases of a golden file, and counts them.
+void CheckGolden(const std::string& name, int expected_cases) {
+  std::ifstream file(WEFT_SOURCE_DIR "/tests/golden/batch_step/" + name);
+  ASSERT_TRUE(file.is_open()) << name;
   const json golden = json::parse(file);
 
   int num_cases = 0;
@@ -250,7 +272,13 @@ TEST(ReferenceGoldenTest, ComputesWhatPyTorchBigGraphDoes) {
       ++num_cases;
     }
   }
-  EXPECT_EQ(num_cases, 162);
+  EXPECT_EQ(num_cases, expected_cases);
+}
+
+TEST(ReferenceGoldenTest, ComputesWhatPyTorchBigGraphDoes) { CheckGolden("golden.json", 162); }
+
+TEST(ReferenceGoldenTest, ComputesFeaturizedSidesAsPyTorchBigGraphDoes) {
+  CheckGolden("featurized.json", 48);
 }
 
 }  // namespace

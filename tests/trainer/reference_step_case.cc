@@ -41,6 +41,20 @@ EmbeddingPartition DrawPartition(int64_t count, int64_t dimension, RandomStream&
   return partition;
 }
 
+bool IsFeaturized(const StepOptions& options, Side side) {
+  switch (options.featurized) {
+    case Featurized::kNone:
+      return false;
+    case Featurized::kLhs:
+      return side == Side::kLhs;
+    case Featurized::kRhs:
+      return side == Side::kRhs;
+    case Featurized::kBoth:
+      break;
+  }
+  return true;
+}
+
 }  // namespace
 
 std::string NameOf(Comparator comparator) {
@@ -71,6 +85,9 @@ std::string StepOptions::Name() const {
                    dynamic ? " dynamic" : " static", ", ", NameOf(loss), ", ", NameOf(negatives));
   if (weights) name += ", weights";
   if (shared_table) name += ", shared table";
+  static constexpr const char* kFeaturized[] = {"", ", featurized lhs", ", featurized rhs",
+                                                ", featurized"};
+  name += kFeaturized[static_cast<int>(featurized)];
   if (global_emb) name += ", global embedding";
   if (regularization_coef != 0) name += ", N3";
   if (max_norm != 0) name += ", max_norm";
@@ -96,6 +113,7 @@ StepCase StepCase::Clone() const {
   copy.rhs = rhs;
   copy.rel = rel;
   copy.weight = weight;
+  for (int side = 0; side < 2; ++side) copy.bags[side] = bags[side];
   copy.negatives = negatives;
   return copy;
 }
@@ -137,10 +155,19 @@ StepCase DrawStepCase(const StepOptions& options, uint64_t seed) {
   spec.batch_size = options.num_edges;
   spec.num_batch_negs = options.negatives == Negatives::kUniform ? 0 : options.chunk_size;
   spec.num_uniform_negs = options.negatives == Negatives::kBatch ? 0 : options.num_uniform_negs;
-  spec.disable_lhs_negs = options.negatives == Negatives::kNoneOnLhs;
-  spec.disable_rhs_negs = options.negatives == Negatives::kNoneOnRhs;
+  // Featurized entities cannot be listed.
+  const auto none = [&](Negatives none_there, Side side) {
+    return options.negatives == none_there ||
+           (options.negatives == Negatives::kAll && IsFeaturized(options, side));
+  };
+  spec.disable_lhs_negs = none(Negatives::kNoneOnLhs, Side::kLhs);
+  spec.disable_rhs_negs = none(Negatives::kNoneOnRhs, Side::kRhs);
   spec.lr = 0.1f;
   spec.relation_lr = 0.05f;
+  for (const Side side : kSides) {
+    if (!IsFeaturized(options, side)) continue;
+    spec.featurized_relations[static_cast<int>(side)].assign(spec.relations.size(), 1);
+  }
 
   RandomStream random(seed, RandomUse::kTest);
   c.lhs_partition = DrawPartition(options.num_entities, options.dimension, random);
@@ -157,6 +184,21 @@ StepCase DrawStepCase(const StepOptions& options, uint64_t seed) {
     c.rhs.push_back(static_cast<EntityOffset>(random.Below(options.num_entities)));
     c.rel.push_back(options.dynamic ? static_cast<RelationTypeId>(random.Below(3)) : 1);
     if (options.weights) c.weight.push_back(0.25f * static_cast<float>(1 + random.Below(8)));
+  }
+  for (const Side side : kSides) {
+    if (!IsFeaturized(options, side)) continue;
+    FeatureBags& bags = c.bags[static_cast<int>(side)];
+    // Bags of the bucket that the batch does not have, too.
+    for (int i = 0; i < options.num_edges + 2; ++i) {
+      std::vector<EntityOffset> bag(random.Below(4));
+      for (EntityOffset& feature : bag) {
+        feature = static_cast<EntityOffset>(random.Below(options.num_entities));
+      }
+      bags.Append(bag);
+    }
+    for (EntityOffset& id : side == Side::kLhs ? c.lhs : c.rhs) {
+      id = static_cast<EntityOffset>(random.Below(options.num_edges + 2));
+    }
   }
   SampleNegatives(spec, c.relation(), options.num_edges, options.num_entities, options.num_entities,
                   {.seed = seed, .pass = 0, .bucket = {}, .batch = 0}, &c.negatives);

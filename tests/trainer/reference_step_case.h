@@ -16,6 +16,8 @@
 
 namespace weft::testing {
 
+enum class Featurized { kNone, kLhs, kRhs, kBoth };
+
 enum class Negatives { kBatchAndUniform, kUniform, kBatch, kAll, kNoneOnLhs, kNoneOnRhs };
 
 inline constexpr Comparator kComparators[] = {Comparator::kDot, Comparator::kCos, Comparator::kL2,
@@ -47,12 +49,14 @@ struct StepOptions {
   float regularization_coef = 0;
   float max_norm = 0;
   float relation_weight = 1;
+  Featurized featurized = Featurized::kNone;  // with a shared table, both sides or none
   float margin = 0.1f;
   int dimension = 6;
   int num_edges = 5;
   int chunk_size = 3;  // positives of a negative chunk
   int num_uniform_negs = 2;
-  int num_entities = 7;  // of each side; edges repeat entities when there are more edges
+  int num_entities = 7;  // of each side (features, if it is featurized); edges repeat entities when
+                         // there are more edges
 
   std::string Name() const;
 };
@@ -67,9 +71,17 @@ struct StepCase {
   std::vector<EntityOffset> rhs;
   std::vector<RelationTypeId> rel;
   std::vector<float> weight;
+  FeatureBags bags[2];  // by side; none: not featurized
   SampledNegatives negatives;
 
-  EdgeBatch batch() const { return {lhs, rhs, rel, weight}; }
+  EdgeBatch batch() const {
+    return {lhs,
+            rhs,
+            rel,
+            weight,
+            bags[0].empty() ? nullptr : &bags[0],
+            bags[1].empty() ? nullptr : &bags[1]};
+  }
   BatchTables tables() {
     return {View(lhs_partition), View(shared_table ? lhs_partition : rhs_partition)};
   }

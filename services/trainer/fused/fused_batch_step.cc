@@ -15,6 +15,7 @@
 #include "services/trainer/fused/batch_parameters.h"
 #include "services/trainer/fused/built_in.h"
 #include "services/trainer/fused/chunk_pass.h"
+#include "services/trainer/fused/feature_pool.h"
 #include "services/trainer/fused/step_context.h"
 #include "services/trainer/kernels/cpu.h"
 #include "services/trainer/kernels/row_ops.h"
@@ -40,8 +41,8 @@ class FusedBatchStep final : public BatchStep {
  private:
   // Forward and, if asked for, backward; afterwards rows_ and parameters_ have the gradients.
   // Errors: OutOfRange when a score or gradient is not finite.
-  absl::StatusOr<BatchStats> Run(const EdgeBatch& batch, const SampledNegatives& negatives,
-                                 const BatchTables& tables, bool backward, BatchScores* scores);
+  absl::StatusOr<BatchStats> Run(EdgeBatch batch, const SampledNegatives& negatives,
+                                 BatchTables tables, bool backward, BatchScores* scores);
   void Begin(const EdgeBatch& batch, const SampledNegatives& negatives, const BatchTables& tables);
   StepSide BeginSide(Side side, const EdgeBatch& batch, const SampledNegatives& negatives,
                      const BatchTables& tables);
@@ -69,6 +70,7 @@ class FusedBatchStep final : public BatchStep {
   Arena arena_;
   OperatorPass operators_{&gemm_, &arena_};
   RowGradients rows_;
+  FeaturePool features_;
   ChunkPass chunk_pass_;
   AllPass all_pass_;
 
@@ -90,9 +92,9 @@ StepSide FusedBatchStep::BeginSide(Side which, const EdgeBatch& batch,
   side.table = lhs ? tables.lhs : tables.rhs;
   side.positives = lhs ? batch.lhs : batch.rhs;
   side.kind = spec_.negatives(relation_, which);
-  if (side.kind == NegativeKind::kUniform || side.kind == NegativeKind::kBatchUniform) {
+  side.num_uniform = spec_.UniformNegatives(relation_, which);
+  if (side.num_uniform > 0) {
     side.uniform = lhs ? negatives.lhs : negatives.rhs;
-    side.num_uniform = spec_.num_uniform_negs;
     WEFT_CHECK(static_cast<int64_t>(side.uniform.size()) ==
                context_->num_chunks() * side.num_uniform);
   }
@@ -132,7 +134,8 @@ void FusedBatchStep::AssignRows(const BatchTables& tables) {
   c.prefetch.row_floats = c.dim;
   if (spec_.max_norm <= 0) return;
   for (const Side side : kSides) {
-    if (side == Side::kRhs && rows_.shared_table()) continue;
+    // Of pooled rows, the features' have been limited.
+    if (features_.pooled(side) || (side == Side::kRhs && rows_.shared_table())) continue;
     offsets_.clear();
     for (const RowStep& row : rows_.rows(side)) offsets_.push_back(row.offset);
     LimitRowNorms(c.side(side).table, offsets_, spec_.max_norm);
@@ -186,6 +189,7 @@ void FusedBatchStep::RunPasses() {
   if (!c.backward) return;
   for (int s = 0; whole_batch && s < 2; ++s) FinishBatchQueries(&c, &c.sides[s], queries[s]);
   SumGlobalGradients();
+  if (features_.any()) features_.Backward(rows_, &arena_);
 }
 
 // A global embedding is added to every row of its type that the batch uses.
@@ -254,6 +258,14 @@ absl::Status FusedBatchStep::CheckGradients() {
                                   spec_.entity_types[type].name, ", a negative,"),
                      -1);
   }
+  if (features_.any() && !features_.features().finite()) {
+    const RowGradients::Row row = features_.features().FindNotFinite();
+    const RelationSpec& relation = spec_.relation(relation_);
+    const EntityTypeId type = row.side == Side::kLhs ? relation.lhs : relation.rhs;
+    return NotFinite(
+        absl::StrCat("the gradient of feature ", row.offset, " of ", spec_.entity_types[type].name),
+        -1);
+  }
   int64_t relation = -1;
   if (!parameters_.Finite(&relation)) {
     if (relation < 0) return NotFinite("the gradient of a global embedding", -1);
@@ -263,9 +275,8 @@ absl::Status FusedBatchStep::CheckGradients() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<BatchStats> FusedBatchStep::Run(const EdgeBatch& batch,
-                                               const SampledNegatives& negatives,
-                                               const BatchTables& tables, bool backward,
+absl::StatusOr<BatchStats> FusedBatchStep::Run(EdgeBatch batch, const SampledNegatives& negatives,
+                                               BatchTables tables, bool backward,
                                                BatchScores* scores) {
   UseOneOpenMpThread();
   WEFT_CHECK(batch.size() > 0);
@@ -284,6 +295,7 @@ absl::StatusOr<BatchStats> FusedBatchStep::Run(const EdgeBatch& batch,
   c.scores = scores;
   c.scoring.set_prefetch(&c.prefetch);
   WEFT_CHECK(tables.lhs.dimension == c.dim && tables.rhs.dimension == c.dim);
+  features_.Pool(spec_.max_norm, &arena_, &batch, &tables);
   Begin(batch, negatives, tables);
   RunPasses();
   RegularizeOperators();
@@ -299,6 +311,7 @@ absl::StatusOr<BatchStats> FusedBatchStep::Train(const EdgeBatch& batch,
   parameters_.Step(spec_.relation_lr);
   std::atomic_ref(all_parameters_->steps).fetch_add(1, std::memory_order_relaxed);
   rows_.Step(spec_.lr);
+  if (features_.any()) features_.features().Step(spec_.lr);
   return stats;
 }
 
@@ -312,9 +325,11 @@ absl::StatusOr<BatchGradients> FusedBatchStep::Gradients(const EdgeBatch& batch,
                                                          const SampledNegatives& negatives,
                                                          const BatchTables& tables) {
   WEFT_RETURN_IF_ERROR(Run(batch, negatives, tables, true, nullptr).status());
-  return BatchGradients{.lhs = rows_.Export(Side::kLhs),
-                        .rhs = rows_.Export(Side::kRhs),
-                        .parameters = parameters_.Export()};
+  const auto rows = [&](Side side) {
+    return (features_.pooled(side) ? features_.features() : rows_).Export(side);
+  };
+  return BatchGradients{
+      .lhs = rows(Side::kLhs), .rhs = rows(Side::kRhs), .parameters = parameters_.Export()};
 }
 
 }  // namespace

@@ -141,8 +141,10 @@ void RowGradients::AddColumnSums(Side side, float* sums) const {
 }
 
 void RowGradients::Step(float lr) {
-  AdagradRows(tables_.lhs, rows_[0], grads_, lr);
-  if (!shared_) AdagradRows(tables_.rhs, rows_[1], grads_, lr);
+  if (tables_.lhs.adagrad_sums != nullptr) AdagradRows(tables_.lhs, rows_[0], grads_, lr);
+  if (!shared_ && tables_.rhs.adagrad_sums != nullptr) {
+    AdagradRows(tables_.rhs, rows_[1], grads_, lr);
+  }
 }
 
 BatchGradients::Rows RowGradients::Export(Side side) const {

@@ -37,6 +37,7 @@ class RowGradients {
   void AllocateRows(int64_t max_product, Arena* arena);
 
   bool shared_table() const { return shared_; }
+  int64_t dimension() const { return tables_.lhs.dimension; }
 
   // Adds the rows of `block` to the gradients of slots first, first + 1, ...
   void Add(int64_t first, const RowBlock& block);
@@ -57,10 +58,12 @@ class RowGradients {
 
   // The distinct rows of a table, each with the place of its gradient, in order of first use.
   std::span<const RowStep> rows(Side side) const { return rows_[TableIndex(side)]; }
+  // Of one of these rows.
+  const float* gradient(const RowStep& row) const { return grads_.row(row.slot); }
   // Adds up the gradients of all rows of a table (of both sides, if they share it).
   void AddColumnSums(Side side, float* sums) const;
 
-  // Row-wise Adagrad on all rows.
+  // Row-wise Adagrad on all rows of tables that have sums (pooled ones have none: feature_pool.h).
   void Step(float lr);
 
   // All distinct rows of the side's table in ascending order; empty for the rhs of a shared table.

@@ -56,6 +56,26 @@ void GatherRangeImpl(const EmbeddingTable& table, int64_t first, const float* ad
   }
 }
 
+void MeanRowsImpl(const EmbeddingTable& table, const FeatureBags& bags,
+                  std::span<const EntityOffset> which, float* out) {
+  const int64_t dim = table.dimension;
+  for (const EntityOffset id : which) {
+    const std::span<const EntityOffset> bag = bags[id];
+    const auto n = static_cast<int64_t>(bag.size());
+    std::fill_n(out, dim, 0.0f);
+    const float share = n == 0 ? 0 : 1.0f / static_cast<float>(n);
+    for (int64_t i = 0; i < n; ++i) {
+      if (i + kAhead < n) PrefetchRow(table.embeddings + bag[i + kAhead] * dim, dim);
+      const float* row = table.embeddings + bag[i] * dim;
+      ForEachPart(dim, [&](auto d, int64_t j) HWY_ATTR {
+        const auto sum = hn::LoadU(d, out + j);
+        hn::StoreU(hn::MulAdd(hn::Set(d, share), hn::LoadU(d, row + j), sum), d, out + j);
+      });
+    }
+    out += dim;
+  }
+}
+
 void PrefetchRowsImpl(const EmbeddingTable& table, std::span<const EntityOffset> offsets) {
   for (const EntityOffset offset : offsets) {
     PrefetchRow(table.embeddings + offset * table.dimension, table.dimension);
@@ -142,6 +162,7 @@ namespace weft {
 
 HWY_EXPORT(GatherRowsImpl);
 HWY_EXPORT(GatherRangeImpl);
+HWY_EXPORT(MeanRowsImpl);
 HWY_EXPORT(PrefetchRowsImpl);
 HWY_EXPORT(LimitRowNormsImpl);
 HWY_EXPORT(AdagradRowsImpl);
@@ -156,6 +177,11 @@ void GatherRows(const EmbeddingTable& table, std::span<const EntityOffset> offse
 void GatherRange(const EmbeddingTable& table, int64_t first, const float* addend,
                  const RowBlock& out) {
   HWY_DYNAMIC_DISPATCH(GatherRangeImpl)(table, first, addend, out);
+}
+
+void MeanRows(const EmbeddingTable& table, const FeatureBags& bags,
+              std::span<const EntityOffset> which, float* out) {
+  HWY_DYNAMIC_DISPATCH(MeanRowsImpl)(table, bags, which, out);
 }
 
 void PrefetchRows(const EmbeddingTable& table, std::span<const EntityOffset> offsets) {

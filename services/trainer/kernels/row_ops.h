@@ -12,6 +12,7 @@
 #include <span>
 
 #include "services/common/embedding_partition.h"
+#include "services/common/feature_bags.h"
 #include "services/common/types.h"
 #include "services/trainer/kernels/row_block.h"
 
@@ -24,6 +25,10 @@ void GatherRows(const EmbeddingTable& table, std::span<const EntityOffset> offse
 // The rows first, first + 1, ..., as many as `out` has.
 void GatherRange(const EmbeddingTable& table, int64_t first, const float* addend,
                  const RowBlock& out);
+
+// out: [bags, dimension], without padding; row i is the mean of the rows of bags[which[i]].
+void MeanRows(const EmbeddingTable& table, const FeatureBags& bags,
+              std::span<const EntityOffset> which, float* out);
 
 // Asks for rows that will be gathered soon.
 void PrefetchRows(const EmbeddingTable& table, std::span<const EntityOffset> offsets);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "services/common/featurized_relations.h"
 
 namespace weft {
 namespace {
@@ -41,6 +42,12 @@ NegativeKind ModelSpec::negatives(RelationTypeId rel, Side side) const {
   return num_batch_negs == 0 ? NegativeKind::kUniform : NegativeKind::kBatchUniform;
 }
 
+int64_t ModelSpec::UniformNegatives(RelationTypeId rel, Side side) const {
+  const NegativeKind kind = negatives(rel, side);
+  const bool uniform = kind == NegativeKind::kUniform || kind == NegativeKind::kBatchUniform;
+  return uniform && !featurized(rel, side) ? num_uniform_negs : 0;
+}
+
 int64_t ModelSpec::NegativeChunkSize(RelationTypeId rel, int64_t num_edges) const {
   if (relation(rel).all_negs) return num_edges;
   const int64_t wanted = num_batch_negs == 0 ? num_uniform_negs : num_batch_negs;
@@ -71,6 +78,9 @@ absl::StatusOr<ModelSpec> MakeModelSpec(const RunConfig& config, int64_t num_dyn
           " and ", spec.entity_types[to.rhs].name, " have dimensions ", lhs_dim, " and ", rhs_dim,
           "; the two sides of a relation must have the same"));
     }
+  }
+  for (const Side side : kSides) {
+    spec.featurized_relations[static_cast<int>(side)] = FeaturizedRelations(config, side);
   }
   spec.num_dynamic_relations = config.dynamic_relations ? num_dynamic_relations : 0;
   if (config.dynamic_relations && num_dynamic_relations <= 0) {

@@ -59,12 +59,22 @@ struct ModelSpec {
   float lr = 1e-2f;
   float relation_lr = 1e-2f;
 
+  // By side and relation: whether its entities there are featurized. Empty: none on that side are.
+  std::vector<uint8_t> featurized_relations[2];
+
   bool dynamic() const { return num_dynamic_relations > 0; }
   const RelationSpec& relation(RelationTypeId rel) const { return relations[dynamic() ? 0 : rel]; }
   // Every operator acts within one relation, whose sides must agree in dimension.
   int dimension(RelationTypeId rel) const { return entity_types[relation(rel).lhs].dimension; }
 
+  bool featurized(RelationTypeId rel, Side side) const {
+    const std::vector<uint8_t>& of_side = featurized_relations[static_cast<int>(side)];
+    return !of_side.empty() && of_side[static_cast<size_t>(dynamic() ? 0 : rel)] != 0;
+  }
   NegativeKind negatives(RelationTypeId rel, Side side) const;
+  // Uniform negatives of each negative chunk: none of a featurized side, whose entities cannot be
+  // listed.
+  int64_t UniformNegatives(RelationTypeId rel, Side side) const;
   // Positives that share negatives: PBG's chunk size for a batch of `num_edges` of relation `rel`.
   int64_t NegativeChunkSize(RelationTypeId rel, int64_t num_edges) const;
 };

@@ -3,6 +3,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/zeros.h>
@@ -75,7 +76,14 @@ BatchGraph::BatchGraph(const ReferenceModel& model, const EdgeBatch& batch,
       of_side.assign(samples.begin(), samples.end());
     }
     const auto positives = Offsets(side);
-    of_side.insert(of_side.end(), positives.begin(), positives.end());
+    if (const FeatureBags* bags = batch.bags(side)) {
+      for (const EntityOffset id : positives) {
+        const std::span<const EntityOffset> features = (*bags)[id];
+        of_side.insert(of_side.end(), features.begin(), features.end());
+      }
+    } else {
+      of_side.insert(of_side.end(), positives.begin(), positives.end());
+    }
   }
   const double max_norm = model.spec.max_norm;
   if (tables.lhs.embeddings == tables.rhs.embeddings) {
@@ -89,9 +97,7 @@ BatchGraph::BatchGraph(const ReferenceModel& model, const EdgeBatch& batch,
   if (max_norm > 0) MarkTables();
 }
 
-std::span<const EntityOffset> BatchGraph::Offsets(Side side) const {
-  return side == Side::kLhs ? batch_.lhs : batch_.rhs;
-}
+std::span<const EntityOffset> BatchGraph::Offsets(Side side) const { return batch_.ids(side); }
 
 std::span<const EntityOffset> BatchGraph::Samples(Side side) const {
   return side == Side::kLhs ? negatives_.lhs : negatives_.rhs;
@@ -152,10 +158,33 @@ at::Tensor BatchGraph::Score(const at::Tensor& a, const at::Tensor& b) const {
          a.select(2, 0).unsqueeze(2) + b.select(2, 0).unsqueeze(1);
 }
 
+at::Tensor BatchGraph::Ready(const at::Tensor& rows, Side side, bool with_operator) {
+  const at::Tensor x = AddGlobalEmbedding(rows, side);
+  return Prepare(with_operator ? ApplyOperator(x, side) : x);
+}
+
 at::Tensor BatchGraph::Vectors(std::span<const EntityOffset> offsets, Side side,
                                bool with_operator) {
-  const at::Tensor x = AddGlobalEmbedding(RowsOf(side).Lookup(offsets), side);
-  return Prepare(with_operator ? ApplyOperator(x, side) : x);
+  return Ready(RowsOf(side).Lookup(offsets), side, with_operator);
+}
+
+at::Tensor BatchGraph::Positives(Side side, bool with_operator) {
+  const FeatureBags* bags = batch_.bags(side);
+  if (bags == nullptr) return Vectors(Offsets(side), side, with_operator);
+  std::vector<EntityOffset> features;
+  std::vector<int64_t> edges;  // of each feature
+  at::Tensor counts = at::zeros({num_edges_, 1}, precision_);
+  for (int64_t i = 0; i < num_edges_; ++i) {
+    const std::span<const EntityOffset> bag = (*bags)[Offsets(side)[i]];
+    features.insert(features.end(), bag.begin(), bag.end());
+    edges.insert(edges.end(), bag.size(), i);
+    counts[i][0] = static_cast<double>(std::max<size_t>(bag.size(), 1));
+  }
+  const at::Tensor rows = RowsOf(side).Lookup(features);
+  const at::Tensor index =
+      at::from_blob(edges.data(), {static_cast<int64_t>(edges.size())}, at::kLong).clone();
+  const at::Tensor sums = at::zeros({num_edges_, rows.size(1)}, rows.options());
+  return Ready(sums.index_add(0, index, rows) / counts, side, with_operator);
 }
 
 absl::Status BatchGraph::Forward() {
@@ -165,14 +194,14 @@ absl::Status BatchGraph::Forward() {
     reg_ = at::zeros({}, precision_);
     for (const Side side : kSides) {
       const Side kept = Opposite(side);
-      const at::Tensor own = Vectors(Offsets(side), side, /*with_operator=*/false);
-      const at::Tensor fixed = Vectors(Offsets(kept), kept, /*with_operator=*/true);
+      const at::Tensor own = Positives(side, /*with_operator=*/false);
+      const at::Tensor fixed = Positives(kept, /*with_operator=*/true);
       directions_[static_cast<int>(side)] = Corrupt(side, own, fixed, /*with_operator=*/false);
       reg_ = reg_ + Regularization(own, fixed, kept, /*times=*/1);
     }
   } else {
-    const at::Tensor lhs = Vectors(batch_.lhs, Side::kLhs, /*with_operator=*/false);
-    const at::Tensor rhs = Vectors(batch_.rhs, Side::kRhs, /*with_operator=*/true);
+    const at::Tensor lhs = Positives(Side::kLhs, /*with_operator=*/false);
+    const at::Tensor rhs = Positives(Side::kRhs, /*with_operator=*/true);
     directions_[0] = Corrupt(Side::kLhs, lhs, rhs, /*with_operator=*/false);
     directions_[1] = Corrupt(Side::kRhs, rhs, lhs, /*with_operator=*/true);
     reg_ = Regularization(lhs, rhs, Side::kRhs, num_chunks_);
@@ -209,7 +238,7 @@ BatchGraph::Direction BatchGraph::Corrupt(Side side, const at::Tensor& own, cons
                      .unsqueeze(0);
   } else {
     candidates = Vectors(Samples(side), side, with_operator)
-                     .reshape({num_chunks_, model_.spec.num_uniform_negs, d});
+                     .reshape({num_chunks_, model_.spec.UniformNegatives(relation_, side), d});
     if (kind == NegativeKind::kBatchUniform) candidates = at::cat({Chunked(own), candidates}, 1);
   }
   direction.neg = Score(Chunked(fixed), candidates)
@@ -299,10 +328,11 @@ absl::Status BatchGraph::Backward() {
     if (AllFinite(gradient)) continue;
     const EntityOffset offset = rows.offsets()[FirstNonFinite(gradient)];
     const auto positives = Offsets(side);
-    const auto edge = std::ranges::find(positives, offset);
+    const bool featurized = batch_.bags(side) != nullptr;
+    const auto edge = featurized ? positives.end() : std::ranges::find(positives, offset);
     return absl::OutOfRangeError(
         absl::StrCat(RelationName(edge == positives.end() ? 0 : edge - positives.begin()),
-                     ": the gradient of entity ", offset, " of type ",
+                     ": the gradient of ", featurized ? "feature " : "entity ", offset, " of type ",
                      model_.spec.entity_types[EntityType(side)].name, " is not finite"));
   }
   for (const auto& [_, p] : parameters_) {

@@ -64,6 +64,10 @@ class BatchGraph {
   at::Tensor Prepare(const at::Tensor& x) const;
   at::Tensor Score(const at::Tensor& a, const at::Tensor& b) const;
 
+  // Rows of `side`, ready to be compared.
+  at::Tensor Ready(const at::Tensor& rows, Side side, bool with_operator);
+  // The entities of the edges.
+  at::Tensor Positives(Side side, bool with_operator);
   // Gathered vectors of `side`, ready to be compared.
   at::Tensor Vectors(std::span<const EntityOffset> offsets, Side side, bool with_operator);
   // own, fixed: [n, d], the positives of the corrupted side and of the other one.

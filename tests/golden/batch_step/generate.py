@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Writes golden.json: what PyTorch-BigGraph computes for small batches.
+"""Writes golden.json and featurized.json: what PyTorch-BigGraph computes for small batches.
 
     PYTHONPATH=PyTorch-BigGraph python3 generate.py > golden.json
+    PYTHONPATH=PyTorch-BigGraph python3 generate.py featurized > featurized.json
 
 made with PyTorch-BigGraph at commit 6fccd3f and torch 1.13. It runs PBG's own model, losses, trainer
 and optimizers, with two changes from outside: everything is computed in double precision, so that the
@@ -28,6 +29,7 @@ from torchbiggraph.losses import LOSS_FUNCTIONS
 from torchbiggraph.operators import instantiate_operator
 from torchbiggraph.regularizers import N3Regularizer
 from torchbiggraph.row_adagrad import RowAdagrad
+from torchbiggraph.tensorlist import TensorList
 from torchbiggraph.train_cpu import Trainer
 from torchbiggraph.types import Side
 
@@ -46,6 +48,8 @@ COMPARATORS = ["dot", "cos", "l2", "squared_l2"]
 LOSSES = ["ranking", "logistic", "softmax"]
 MAX_NORM = 0.75
 NEGATIVES = ["batch+uniform", "uniform", "batch", "all", "none on lhs", "none on rhs"]
+# Of featurized sides: their entities cannot be listed.
+FEATURIZED_NEGATIVES = ["batch+uniform", "batch", "none on lhs", "none on rhs"]
 
 torch.set_default_dtype(torch.float64)
 torch.Tensor.float = torch.Tensor.double  # PBG casts scores to float32
@@ -56,6 +60,21 @@ def draw(rng, *shape):
     """Multiples of 1/16 in [-1, 1]: short, and exact in float32."""
     numbers = [rng.randint(-16, 16) / 16 for _ in range(torch.Size(shape).numel())]
     return torch.tensor(numbers).view(shape)
+
+
+def draw_bags(rng, without_empty=False):
+    """A list of features an edge: some twice, and one list empty unless `without_empty`."""
+    bags = [[rng.randrange(ENTITIES) for _ in range(rng.randint(1, 4))] for _ in range(EDGES)]
+    bags[0] = [2, 4, 2]
+    if not without_empty:
+        bags[1] = []
+    return bags
+
+
+def entity_list(bags):
+    offsets = torch.tensor([0] + list(itertools.accumulate(len(bag) for bag in bags)))
+    return EntityList.from_tensor_list(
+        TensorList(offsets, torch.tensor([f for bag in bags for f in bag], dtype=torch.long)))
 
 
 def draw_inputs(rng, operator, dynamic):
@@ -83,9 +102,10 @@ def draw_inputs(rng, operator, dynamic):
 
 def make_model(operator, dynamic, options, global_emb=False):
     shared = options.get("shared_table", False)
-    entities = {"user": EntitySchema(num_partitions=1)}
+    featurized = options.get("featurized", "none")
+    entities = {"user": EntitySchema(num_partitions=1, featurized=featurized in ("lhs", "both"))}
     if not shared:
-        entities["item"] = EntitySchema(num_partitions=1)
+        entities["item"] = EntitySchema(num_partitions=1, featurized=featurized in ("rhs", "both"))
     relation = dict(lhs="user", rhs="user" if shared else "item", operator=operator,
                     all_negs=options.get("negatives") == "all")
     weight = options.get("relation_weight", 1.0)
@@ -188,7 +208,13 @@ def run(operator, dynamic, options, inputs):
         for module in embs.values():
             module.samples = inputs[key][:needed]
 
-    edges = EdgeList(EntityList.from_tensor(inputs["lhs"]), EntityList.from_tensor(inputs["rhs"]),
+    sides = {}
+    for side in ("lhs", "rhs"):
+        if options.get("featurized", "none") in (side, "both"):
+            sides[side] = entity_list(options[f"{side}_bags"])
+        else:
+            sides[side] = EntityList.from_tensor(inputs[side])
+    edges = EdgeList(sides["lhs"], sides["rhs"],
                      inputs["rel"] if dynamic else inputs["rel"][0],
                      inputs["weight"] if options["weighted"] else None)
     with torch.no_grad():
@@ -258,11 +284,39 @@ def to_json(value):
     return {k: to_json(v) for k, v in value.items()} if isinstance(value, dict) else value
 
 
+def featurized_cases(rng, operator, dynamic, inputs):
+    for i, comparator in enumerate(COMPARATORS):
+        loss = LOSSES[rng.randrange(3)]
+        featurized = ["lhs", "rhs", "both"][rng.randrange(3)]
+        # Of a zero vector, PyTorch-BigGraph's cos is NaN, and so is the gradient of a complex modulus.
+        without_empty = comparator == "cos" or operator == "complex_diagonal"
+        bags = {f"{side}_bags": draw_bags(rng, without_empty) for side in ("lhs", "rhs")}
+        yield run(operator, dynamic, {
+            "comparator": comparator,
+            "loss": loss,
+            "featurized": featurized,
+            "bias": rng.random() < 0.5,
+            "negatives": FEATURIZED_NEGATIVES[rng.randrange(4)],
+            "weighted": rng.random() < 0.5,
+            "shared_table": featurized == "both" and rng.random() < 0.5,
+            "relation_weight": rng.choice([1.0, 1.5]),
+            "global_emb": not dynamic and rng.random() < 0.5,
+            "regularized": operator not in ("linear", "affine") and rng.random() < 0.5,
+            "stepped": i == 0,
+            **bags,
+        }, inputs)
+
+
 def main():
-    rng = random.Random(20)
+    featurized = sys.argv[1:] == ["featurized"]
+    rng = random.Random(21 if featurized else 20)
     groups = []
     for group, (operator, dynamic) in enumerate(itertools.product(OPERATORS, (False, True))):
         inputs = draw_inputs(rng, operator, dynamic)
+        if featurized:
+            groups.append({"operator": operator, "dynamic": dynamic, "inputs": to_json(inputs),
+                           "cases": list(featurized_cases(rng, operator, dynamic, inputs))})
+            continue
         cases = []
         for i, (comparator, loss) in enumerate(itertools.product(COMPARATORS, LOSSES)):
             cases.append(run(operator, dynamic, {
