@@ -11,6 +11,7 @@
 #include "graph/dataset_manifest.h"
 #include "graph/edge_bucket_file.h"
 #include "graph/edge_codec.h"
+#include "services/common/featurized_relations.h"
 #include "services/common/rpc/channel_pool.h"
 #include "services/common/rpc/proto_convert.h"
 #include "services/common/status_macros.h"
@@ -110,22 +111,36 @@ class Uploader {
 
   absl::Status UploadBucket(int path, Bucket bucket, int64_t edges, VersionInfo* stored) {
     // Ids are checked by those who train on them.
-    static constexpr int64_t kAny[] = {std::numeric_limits<int32_t>::max()};
-    const EdgeLimits limits = {kAny[0], kAny, kAny};
+    constexpr int64_t kAny = std::numeric_limits<int32_t>::max();
+    const std::vector<int64_t> counts(config_.relations.size(), kAny);
+    const std::vector<uint8_t> lhs_featurized = FeaturizedRelations(config_, Side::kLhs);
+    const std::vector<uint8_t> rhs_featurized = FeaturizedRelations(config_, Side::kRhs);
+    const EdgeLimits limits = {
+        config_.dynamic_relations ? kAny : static_cast<int64_t>(config_.relations.size()), counts,
+        counts, lhs_featurized, rhs_featurized};
     const std::string& folder = local_.edge_paths[static_cast<size_t>(path)];
-    const int64_t shard_edges = PartitionTransfer::Options().shard_bytes / EdgeBytes(true);
-    for (int64_t first = 0; first < edges; first += shard_edges) {
+    const int64_t shard_bytes = PartitionTransfer::Options().shard_bytes;
+    int64_t shard_edges = shard_bytes / EdgeBytes(true);
+    for (int64_t first = 0; first < edges;) {
       const int64_t last = std::min(edges, first + shard_edges);
       WEFT_ASSIGN_OR_RETURN(const EdgeList list, ReadEdges(folder, bucket, first, last, limits));
+      const std::string bytes = EncodeEdges(list);
+      const auto size = static_cast<int64_t>(bytes.size());
+      if (size > shard_bytes && last - first > 1) {
+        // Many features: so few edges that they fit.
+        shard_edges = std::max<int64_t>(1, (last - first) * shard_bytes / size * 9 / 10);
+        continue;
+      }
       ShardInfo& shard = stored->shards.emplace_back();
       shard.shard = static_cast<uint32_t>(stored->shards.size() - 1);
       shard.first_row = first;
       shard.num_rows = last - first;
       WEFT_RETURN_IF_ERROR(transfer_.StoreShard(
-          stored->version, EncodeEdges(list), [&] { return Targets(stored->version); }, &shard));
+          stored->version, bytes, [&] { return Targets(stored->version); }, &shard));
       upload_.bytes += shard.size_bytes;
       done_edges_ += shard.num_rows;
       if (options_.on_progress) options_.on_progress(done_edges_, upload_.edges);
+      first = last;
     }
     return absl::OkStatus();
   }

@@ -25,7 +25,9 @@
 #include "cli/reference_hook.h"
 #include "cli/report_file.h"
 #include "graph/dataset_manifest.h"
+#include "services/common/featurized_relations.h"
 #include "services/common/status_macros.h"
+#include "services/trainer/bag_index.h"
 #include "services/trainer/edge_filter.h"
 #include "services/trainer/ranking.h"
 
@@ -57,12 +59,44 @@ absl::StatusOr<int64_t> ParseCandidates(const std::string& text) {
   return count;
 }
 
+// The sides that can be asked for, of some relation at least.
 std::vector<Side> SidesOf(const RunConfig& config) {
   std::vector<Side> sides;
-  if (!config.disable_lhs_negs) sides.push_back(Side::kLhs);
-  if (!config.disable_rhs_negs) sides.push_back(Side::kRhs);
+  for (const Side side : kSides) {
+    if (side == Side::kLhs ? config.disable_lhs_negs : config.disable_rhs_negs) continue;
+    const std::vector<uint8_t> featurized = FeaturizedRelations(config, side);
+    if (featurized.empty() || std::ranges::find(featurized, 0) != featurized.end()) {
+      sides.push_back(side);
+    }
+  }
   return sides;
 }
+
+// What ranking sees: entities of featurized types with a vector each, the mean of their features'.
+class PooledTables final : public PartitionReader {
+ public:
+  // All must outlive this object.
+  PooledTables(PartitionReader* tables, const RunConfig& config, const BagIndex& bags)
+      : tables_(tables), config_(config), bags_(bags) {}
+
+  absl::StatusOr<std::shared_ptr<const FloatBlock>> Read(PartitionKey key) override {
+    if (!config_.entities[key.entity_type].featurized) return tables_->Read(key);
+    std::shared_ptr<const FloatBlock>& pooled = pooled_[key.entity_type];
+    if (pooled == nullptr) {
+      WEFT_ASSIGN_OR_RETURN(const std::shared_ptr<const FloatBlock> features, tables_->Read(key));
+      pooled = std::make_shared<const FloatBlock>(
+          MeansOfFeatures(*features, bags_.bags(key.entity_type),
+                          static_cast<float>(config_.max_norm.value_or(0))));
+    }
+    return pooled;
+  }
+
+ private:
+  PartitionReader* const tables_;
+  const RunConfig& config_;
+  const BagIndex& bags_;
+  std::map<EntityTypeId, std::shared_ptr<const FloatBlock>> pooled_;
+};
 
 // The first of `paths` that is no folder; empty when all are.
 std::string FirstMissing(const std::vector<std::string>& paths) {
@@ -89,6 +123,7 @@ class Evaluation {
         flags_(flags),
         entities_(checkpoint.entity_counts()),
         sides_(SidesOf(config_)),
+        bags_(config_.entities.size()),
         seen_(entities_) {
     EvaluationProtocol& protocol = report_.protocol;
     protocol.checkpoint = config_.checkpoint_path;
@@ -98,16 +133,27 @@ class Evaluation {
     protocol.sampled_candidates = sampled_candidates;
     protocol.seed = config_.seed.value_or(0);
     protocol.sides = sides_;
+    for (size_t r = 0; r < spec_.relations.size(); ++r) {
+      for (const Side side : kSides) {
+        if (!spec_.featurized(static_cast<RelationTypeId>(r), side)) continue;
+        protocol.unranked.push_back({spec_.relations[r].name, side});
+      }
+    }
   }
 
   absl::StatusOr<EvaluationReport> Run() {
+    if (sides_.empty()) {
+      return absl::FailedPreconditionError(
+          "nothing can be ranked: on every side that has negatives, all entities are featurized, "
+          "and such entities cannot be listed");
+    }
     std::vector<std::string> relation_names;
     if (flags_.by_relation) {
       WEFT_ASSIGN_OR_RETURN(relation_names, checkpoint_.RelationNames());
     }
     WEFT_RETURN_IF_ERROR(CheckSameImport(config_.entity_path, flags_.edges));
     WEFT_RETURN_IF_ERROR(CheckSameImport(config_.entity_path, flags_.filters));
-    WEFT_ASSIGN_OR_RETURN(edges_, ReadEvaluatedEdges(flags_.edges, spec_, entities_));
+    WEFT_ASSIGN_OR_RETURN(edges_, ReadEvaluatedEdges(flags_.edges, spec_, entities_, &bags_));
     report_.protocol.num_edges = static_cast<int64_t>(edges_.size());
     const RankingQueries queries(spec_, edges_, sides_);
     NameCandidates(queries);
@@ -124,10 +170,15 @@ class Evaluation {
         report_.protocol.num_filter_edges,
         ReadKnownEdges(flags_.filters,
                        missing.empty() ? config_.edge_paths : std::vector<std::string>(), spec_,
-                       entities_, &filter, &seen_));
+                       entities_, &bags_, &filter, &seen_));
     filter.Finish();
 
     WEFT_ASSIGN_OR_RETURN(counts_, Rank(queries, filter));
+    for (size_t i = 0; i < edges_.size(); ++i) {
+      for (const Side side : kSides) {
+        counts_[i].unranked[static_cast<int>(side)] = spec_.featurized(edges_[i].rel, side);
+      }
+    }
     std::vector<int64_t> all(edges_.size());
     std::iota(all.begin(), all.end(), 0);
     report_.all = ComputeGroupMetrics(counts_, all, sides_);
@@ -148,14 +199,23 @@ class Evaluation {
   absl::StatusOr<std::vector<EdgeCounts>> Rank(const RankingQueries& queries,
                                                const EdgeFilter& filter) const {
     WEFT_ASSIGN_OR_RETURN(ParameterSet parameters, checkpoint_.ReadParameters());
+    // Every entity has a vector there, featurized ones too.
+    ModelSpec spec = spec_;
+    for (std::vector<uint8_t>& featurized : spec.featurized_relations) featurized.clear();
+    std::vector<std::vector<int64_t>> entity_counts = checkpoint_.entity_counts();
+    for (size_t t = 0; t < entity_counts.size(); ++t) {
+      if (!config_.entities[t].featurized) continue;
+      entity_counts[t] = {bags_.bags(static_cast<EntityTypeId>(t)).size()};
+    }
+    const EntityIndex entities(entity_counts);
     RankingOptions options;
     options.num_threads = flags_.threads > 0 ? flags_.threads : config_.NumThreads();
     options.sampled_candidates = report_.protocol.sampled_candidates;
     options.seed = report_.protocol.seed;
     if (NeedsReference(config_, spec_)) {
       WEFT_ASSIGN_OR_RETURN(const BatchStepFactory* factory, GetReferenceFactory());
-      options.make_scorer = [this, factory, &parameters] {
-        return BatchStepRankingScorer::Make(*factory, spec_, &parameters);
+      options.make_scorer = [factory, &spec, &parameters] {
+        return BatchStepRankingScorer::Make(*factory, spec, &parameters);
       };
     }
     ProgressReporter progress({.title = "eval", .unit = "scores", .total = std::nullopt});
@@ -163,10 +223,10 @@ class Evaluation {
       progress.SetTotal(total);
       progress.SetDone(done);
     };
-    CheckpointTables tables(checkpoint_, kTableCacheBytes);
-    absl::StatusOr<std::vector<EdgeCounts>> counts =
-        RankEdges(spec_, parameters, entities_, &tables, queries, filter,
-                  report_.protocol.num_edges, options);
+    CheckpointTables checkpoint_tables(checkpoint_, kTableCacheBytes);
+    PooledTables tables(&checkpoint_tables, config_, bags_);
+    absl::StatusOr<std::vector<EdgeCounts>> counts = RankEdges(
+        spec, parameters, entities, &tables, queries, filter, report_.protocol.num_edges, options);
     if (counts.ok()) {
       progress.Finish();
     } else {
@@ -182,8 +242,8 @@ class Evaluation {
     for (size_t i = 0; i < edges_.size(); ++i) {
       const IndexedEdge& edge = edges_[i];
       const RelationSpec& relation = spec_.relation(edge.rel);
-      const bool lhs_seen = seen_.Contains(relation.lhs, edge.lhs);
-      const bool rhs_seen = seen_.Contains(relation.rhs, edge.rhs);
+      const bool lhs_seen = seen_.Contains(spec_, edge, Side::kLhs);
+      const bool rhs_seen = seen_.Contains(spec_, edge, Side::kRhs);
       if (!lhs_seen) unseen.emplace(relation.lhs, edge.lhs);
       if (!rhs_seen) unseen.emplace(relation.rhs, edge.rhs);
       (lhs_seen && rhs_seen ? others : touching).push_back(static_cast<int64_t>(i));
@@ -211,6 +271,7 @@ class Evaluation {
   const EntityIndex entities_;
   const std::vector<Side> sides_;
 
+  BagIndex bags_;  // the evaluated edges' featurized entities
   SeenEntities seen_;
   std::vector<IndexedEdge> edges_;
   std::vector<EdgeCounts> counts_;  // one an edge

@@ -20,20 +20,39 @@ SeenEntities::SeenEntities(const EntityIndex& entities) {
 void SeenEntities::Add(const ModelSpec& spec, std::span<const IndexedEdge> edges) {
   for (const IndexedEdge& edge : edges) {
     const RelationSpec& relation = spec.relation(edge.rel);
-    seen_[relation.lhs][edge.lhs] = true;
-    seen_[relation.rhs][edge.rhs] = true;
+    if (!spec.featurized(edge.rel, Side::kLhs)) seen_[relation.lhs][edge.lhs] = true;
+    if (!spec.featurized(edge.rel, Side::kRhs)) seen_[relation.rhs][edge.rhs] = true;
   }
 }
 
+bool SeenEntities::Contains(const ModelSpec& spec, const IndexedEdge& edge, Side side) const {
+  const RelationSpec& relation = spec.relation(edge.rel);
+  return spec.featurized(edge.rel, side) ||
+         seen_[side == Side::kLhs ? relation.lhs : relation.rhs][edge.entity(side)];
+}
+
+namespace {
+
+NumberOfBag NumberIn(BagIndex* bags, bool add) {
+  return [bags, add](EntityTypeId type, std::span<const EntityOffset> bag) {
+    return bags->Number(type, bag, add);
+  };
+}
+
+}  // namespace
+
 absl::StatusOr<std::vector<IndexedEdge>> ReadEvaluatedEdges(const std::vector<std::string>& paths,
                                                             const ModelSpec& spec,
-                                                            const EntityIndex& entities) {
+                                                            const EntityIndex& entities,
+                                                            BagIndex* bags) {
   std::vector<IndexedEdge> edges;
   for (const std::string& path : paths) {
-    WEFT_RETURN_IF_ERROR(
-        ForEachIndexedEdge(path, spec, entities, [&](std::span<const IndexedEdge> slice) {
+    WEFT_RETURN_IF_ERROR(ForEachIndexedEdge(
+        path, spec, entities,
+        [&](std::span<const IndexedEdge> slice) {
           edges.insert(edges.end(), slice.begin(), slice.end());
-        }));
+        },
+        NumberIn(bags, /*add=*/true)));
   }
   if (edges.empty()) {
     return absl::FailedPreconditionError(
@@ -45,7 +64,7 @@ absl::StatusOr<std::vector<IndexedEdge>> ReadEvaluatedEdges(const std::vector<st
 absl::StatusOr<int64_t> ReadKnownEdges(const std::vector<std::string>& filters,
                                        const std::vector<std::string>& training,
                                        const ModelSpec& spec, const EntityIndex& entities,
-                                       EdgeFilter* filter, SeenEntities* seen) {
+                                       BagIndex* bags, EdgeFilter* filter, SeenEntities* seen) {
   struct Folder {
     std::string path;
     bool filter = false;
@@ -63,14 +82,16 @@ absl::StatusOr<int64_t> ReadKnownEdges(const std::vector<std::string>& filters,
 
   int64_t num_filter_edges = 0;
   for (const auto& [canonical, folder] : folders) {
-    WEFT_RETURN_IF_ERROR(
-        ForEachIndexedEdge(folder.path, spec, entities, [&](std::span<const IndexedEdge> edges) {
+    WEFT_RETURN_IF_ERROR(ForEachIndexedEdge(
+        folder.path, spec, entities,
+        [&, &folder = folder](std::span<const IndexedEdge> edges) {
           if (folder.filter) {
             filter->Add(edges);
             num_filter_edges += static_cast<int64_t>(edges.size());
           }
           if (folder.training) seen->Add(spec, edges);
-        }));
+        },
+        NumberIn(bags, /*add=*/false)));
   }
   return num_filter_edges;
 }

@@ -73,12 +73,25 @@ std::string Filter(const EvaluationProtocol& protocol) {
                       absl::StrJoin(protocol.filters, ", "));
 }
 
+// One line, or nothing.
+std::string Unranked(const EvaluationProtocol& protocol) {
+  if (protocol.unranked.empty()) return "";
+  return absl::StrCat(
+      "not ranked  ",
+      absl::StrJoin(protocol.unranked, ", ",
+                    [](std::string* out, const EvaluationProtocol::RelationSide& side) {
+                      absl::StrAppend(out, side.side == Side::kLhs ? "head" : "tail", " of ",
+                                      side.relation);
+                    }),
+      ": featurized, such entities cannot be listed\n");
+}
+
 std::string ProtocolText(const EvaluationProtocol& protocol) {
   return absl::StrCat(
       "model       ", protocol.checkpoint, ", version ", protocol.checkpoint_version, "\n",
       "edges       ", FormatCount(protocol.num_edges), " of ", absl::StrJoin(protocol.edges, ", "),
       "\n", "candidates  ", Candidates(protocol), "\n", "sides       ", Sides(protocol), "\n",
-      "raw         every other candidate counts\n",
+      Unranked(protocol), "raw         every other candidate counts\n",
       "filtered    candidates that make a known edge do not count; known: ", Filter(protocol), "\n",
       "ties        realistic (the mean of optimistic and pessimistic) unless named\n");
 }
@@ -109,6 +122,11 @@ std::string RelationsText(std::vector<RelationMetrics> relations) {
                       "raw MRR", "filt. MRR", "filt. H@1", "filt. H@10");
   for (const RelationMetrics& r : relations) {
     const RankMetrics& filtered = r.metrics.filtered.both.realistic;
+    if (r.metrics.filtered.both.count == 0) {
+      absl::StrAppendFormat(&text, "%-*s%12s%12s%12s%12s%12s\n", static_cast<int>(width), r.name,
+                            FormatCount(r.metrics.num_edges), "-", "-", "-", "-");
+      continue;
+    }
     absl::StrAppendFormat(&text, "%-*s%12s%12.4f%12.4f%12.4f%12.4f\n", static_cast<int>(width),
                           r.name, FormatCount(r.metrics.num_edges),
                           r.metrics.raw.both.realistic.mrr, filtered.mrr, filtered.hits_at_1,
@@ -178,6 +196,10 @@ Json ProtocolJson(const EvaluationProtocol& protocol) {
   json["sides"] = Json::array();
   for (const Side side : protocol.sides) {
     json["sides"].push_back(side == Side::kLhs ? "lhs" : "rhs");
+  }
+  for (const EvaluationProtocol::RelationSide& side : protocol.unranked) {
+    json["unranked"].push_back(
+        {{"relation", side.relation}, {"side", side.side == Side::kLhs ? "lhs" : "rhs"}});
   }
   json["filter"] = {{"evaluated_edges", true},
                     {"edges", protocol.filters},

@@ -27,6 +27,11 @@ struct EvaluationProtocol {
   int64_t sampled_candidates = 0;      // 0: all entities of the type
   uint64_t seed = 0;                   // of the samples
   std::vector<Side> sides;             // that are asked for
+  struct RelationSide {
+    std::string relation;
+    Side side = Side::kLhs;
+  };
+  std::vector<RelationSide> unranked;  // featurized: never asked for
 };
 
 // Entities of the evaluated edges that stand in no edge of training.

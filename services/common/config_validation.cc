@@ -45,6 +45,7 @@ class Validation {
     CheckRelations();
     CheckEdgePaths();
     CheckNegatives();
+    CheckFeaturizedNegatives();
     CheckEvaluation();
     CheckParamSync();
   }
@@ -76,10 +77,12 @@ class Validation {
                       "the name of an entity type must not contain '/', '.' or control characters: "
                       "it becomes a part of file and parameter names");
       }
-      if (entity.featurized) {
-        problems_.Add(EntityKey(config_, static_cast<EntityTypeId>(i), "featurized"),
-                      "featurized entity types cannot be trained by this version; give the "
-                      "entities embeddings of their own (false)");
+      if (entity.featurized && entity.num_partitions > 1) {
+        problems_.Add(
+            EntityKey(config_, static_cast<EntityTypeId>(i), "num_partitions"),
+            absl::StrCat("is ", entity.num_partitions,
+                         ", but the type is featurized: the features of one entity may be "
+                         "any of them, so they cannot be cut into partitions; make it 1"));
       }
     }
   }
@@ -219,6 +222,44 @@ class Validation {
                     absl::StrCat("must be a multiple of num_batch_negs (", negatives, "), is ",
                                  batch, "; the nearest ", below > 0 ? "are " : "is ",
                                  below > 0 ? absl::StrCat(below, " and ") : "", below + negatives));
+    }
+  }
+
+  // Featurized entities cannot be listed, and so not sampled: as in PBG, negatives on their side
+  // are those of the batch.
+  void CheckFeaturizedNegatives() {
+    for (size_t r = 0; r < config_.relations.size(); ++r) {
+      for (const Side side : kSides) {
+        const bool disabled =
+            side == Side::kLhs ? config_.disable_lhs_negs : config_.disable_rhs_negs;
+        if (disabled || !HasSide(r, side)) continue;
+        const EntityConfig& type = config_.entities[EntityType(config_.relations[r], side)];
+        if (!type.featurized) continue;
+        const std::string why = absl::StrCat(
+            type.name, " on the ", SideName(side), " of relation \"", config_.relations[r].name,
+            "\" is featurized, and such entities cannot be listed");
+        if (config_.relations[r].all_negs) {
+          if (!Sound(RelationKey(r, "all_negs"))) continue;
+          problems_.Add(RelationKey(r, "all_negs"),
+                        absl::StrCat("is true, but ", why, "; set it to false, or disable_",
+                                     SideName(side), "_negs to true"));
+          continue;
+        }
+        if (config_.num_batch_negs == 0 && Sound("num_batch_negs")) {
+          problems_.Add("num_batch_negs",
+                        absl::StrCat("is 0, but ", why,
+                                     ": only negatives of the batch are possible; set it above 0, "
+                                     "or disable_",
+                                     SideName(side), "_negs to true"));
+        }
+        if (config_.eval_fraction > 0 && config_.eval_num_batch_negs == 0 &&
+            Sound("eval_num_batch_negs")) {
+          problems_.Add("eval_num_batch_negs",
+                        absl::StrCat("is 0, but ", why,
+                                     ": they can be ranked among those of the batch only; set it "
+                                     "above 0, or eval_fraction to 0"));
+        }
+      }
     }
   }
 

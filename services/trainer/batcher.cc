@@ -125,7 +125,9 @@ void Batcher::Gather(int64_t batch, BatchColumns* columns) const {
   columns->batch_ = {{columns->lhs_.data(), n},
                      {columns->rhs_.data(), n},
                      {columns->rel_.data(), n},
-                     {columns->weight_.data(), edges.weighted() ? n : 0}};
+                     {columns->weight_.data(), edges.weighted() ? n : 0},
+                     group.featurized[0] ? &edges_->bags[0] : nullptr,
+                     group.featurized[1] ? &edges_->bags[1] : nullptr};
 }
 
 }  // namespace weft

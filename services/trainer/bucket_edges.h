@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "services/common/feature_bags.h"
 #include "services/common/types.h"
 #include "services/trainer/packed_edges.h"
 
@@ -17,14 +18,18 @@ struct GroupedEdges {
     RelationTypeId relation = 0;  // 0 for dynamic relations, which a batch mixes
     int64_t begin = 0;
     int64_t end = 0;
+    // By side: whether the entities are featurized; their ids are numbers of bags then.
+    bool featurized[2] = {false, false};
 
     int64_t size() const { return end - begin; }
   };
 
   PackedEdges edges;
   std::vector<Group> groups;  // none is empty
+  FeatureBags bags[2];        // by side
 
   int64_t size() const { return edges.size(); }
+  int64_t bytes() const { return edges.bytes() + bags[0].bytes() + bags[1].bytes(); }
 };
 
 // Groups in place: no second copy of the edges is made. The order within a group is a function of
@@ -36,7 +41,7 @@ struct BucketEdges {
   GroupedEdges held_out;
 
   int64_t size() const { return train.size() + held_out.size(); }
-  int64_t bytes() const { return train.edges.bytes() + held_out.edges.bytes(); }
+  int64_t bytes() const { return train.bytes() + held_out.bytes(); }
 };
 
 }  // namespace weft

@@ -191,9 +191,25 @@ TEST(ConfigEntitiesTest, NamesMayBeOfAnyLanguage) {
   EXPECT_EQ(result->config.entities[0].name, "пользователь 1");
 }
 
-TEST(ConfigEntitiesTest, FeaturizedTypesAreRefused) {
-  EXPECT_THAT(ProblemsWith({"entities.user.featurized=true"}),
-              HasSubstr("entities.user.featurized: featurized entity types cannot be trained"));
+TEST(ConfigEntitiesTest, FeaturizedTypesHaveOnePartition) {
+  EXPECT_THAT(ParseSmall({"entities.user.featurized=true"}), IsOk());
+  EXPECT_THAT(ProblemsWith({"entities.user.featurized=true", "entities.user.num_partitions=4"}),
+              HasSubstr("entities.user.num_partitions: is 4, but the type is featurized"));
+}
+
+// Nobody can list them.
+TEST(ConfigEntitiesTest, FeaturizedTypesHaveNegativesOfTheBatchOnly) {
+  const std::string featurized = "entities.item.featurized=true";
+  EXPECT_THAT(ProblemsWith({featurized, "num_batch_negs=0"}),
+              HasSubstr("num_batch_negs: is 0, but item on the rhs"));
+  EXPECT_THAT(ParseSmall({featurized, "num_batch_negs=0", "disable_rhs_negs=true"}), IsOk());
+  EXPECT_THAT(ProblemsWith({featurized, "relations.1.all_negs=true"}),
+              HasSubstr("relations[1].all_negs: is true, but item on the rhs"));
+  EXPECT_THAT(ParseSmall({featurized, "relations.1.all_negs=true", "disable_rhs_negs=true"}),
+              IsOk());
+  EXPECT_THAT(ProblemsWith({featurized, "eval_num_batch_negs=0"}),
+              HasSubstr("eval_num_batch_negs: is 0, but item on the rhs"));
+  EXPECT_THAT(ParseSmall({featurized, "eval_num_batch_negs=0", "eval_fraction=0"}), IsOk());
 }
 
 TEST(ConfigEntitiesTest, PartitionCountsOfASideMustAgree) {

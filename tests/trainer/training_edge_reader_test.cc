@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "graph/edge_bucket_file.h"
+#include "services/trainer/batcher.h"
 #include "services/trainer/edge_cache.h"
 #include "services/trainer/edge_reader.h"
 #include "tests/testing/status_matchers.h"
@@ -151,6 +152,60 @@ TEST_F(EdgeReaderTest, UnknownRelationsAreRefused) {
   Write(0, {0, 0}, edges);
   EXPECT_THAT(EdgeReader(task_).Read({}, {0, 0}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("rel[0] is 2")));
+}
+
+// Items become featurized: relation 1 has bags of 5 features on the right.
+TEST_F(EdgeReaderTest, FeaturesFollowTheirEdgesIntoBothSets) {
+  task_.config.entities[1].featurized = true;
+  task_.config.eval_fraction = 0.2;
+  task_.spec = *MakeModelSpec(task_.config, 0);
+  EdgeList edges;
+  for (int i = 0; i < 100; ++i) {
+    const bool likes = i % 3 == 0;
+    edges.lhs.push_back(i % 10);
+    edges.rhs.push_back(likes ? EdgeList::kFeaturized : i / 10);
+    edges.rel.push_back(likes ? 1 : 0);
+    std::vector<EntityOffset> bag;
+    if (likes) bag.assign(static_cast<size_t>(i % 4), i / 10 % 5);
+    edges.features[1].Append(bag);
+  }
+  Write(0, {0, 0}, edges);
+
+  const auto read = EdgeReader(task_).Read({}, {0, 0});
+  ASSERT_THAT(read, IsOk());
+
+  std::multiset<std::vector<int>> expected;
+  std::multiset<std::vector<int>> found;
+  for (int i = 0; i < 100; ++i) {
+    std::vector<int> edge = {edges.rel[i], edges.lhs[i]};
+    if (edges.rel[i] == 0) edge.push_back(edges.rhs[i]);
+    for (const EntityOffset feature : edges.features[1][i]) edge.push_back(feature);
+    expected.insert(edge);
+  }
+  for (const GroupedEdges* part : {&read->train, &read->held_out}) {
+    ASSERT_EQ(part->groups.size(), 2u);
+    BatchColumns columns(100);
+    const Batcher batcher = Batcher::InOrder(*part, 7);
+    for (int64_t b = 0; b < batcher.num_batches(); ++b) {
+      batcher.Gather(b, &columns);
+      const EdgeBatch& batch = columns.batch();
+      EXPECT_EQ(batch.lhs_bags, nullptr);
+      EXPECT_EQ(batch.rhs_bags != nullptr, batch.rel[0] == 1);
+      for (int64_t i = 0; i < batch.size(); ++i) {
+        std::vector<int> edge = {batch.rel[i], batch.lhs[i]};
+        if (batch.rhs_bags == nullptr) {
+          edge.push_back(batch.rhs[i]);
+        } else {
+          for (const EntityOffset feature : (*batch.rhs_bags)[batch.rhs[i]]) {
+            edge.push_back(feature);
+          }
+        }
+        found.insert(edge);
+      }
+    }
+  }
+  EXPECT_EQ(found, expected);
+  EXPECT_GT(read->bytes(), read->train.edges.bytes() + read->held_out.edges.bytes());
 }
 
 class EdgeCacheTest : public EdgeReaderTest {};

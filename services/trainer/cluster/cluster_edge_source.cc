@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "graph/edge_codec.h"
@@ -22,6 +23,12 @@ EdgeList Slice(EdgeList edges, int64_t begin, int64_t end) {
   cut(&edges.rhs);
   cut(&edges.rel);
   cut(&edges.weight);
+  for (FeatureBags& bags : edges.features) {
+    if (bags.empty()) continue;
+    FeatureBags kept;
+    for (int64_t i = begin; i < end; ++i) kept.Append(bags[i]);
+    bags = std::move(kept);
+  }
   return edges;
 }
 
@@ -38,6 +45,7 @@ absl::Status ClusterEdgeSource::Read(int edge_path, Bucket bucket, int64_t begin
   const PartitionVersion version = VersionOf(edge_path, bucket);
   const std::string what = absl::StrCat("edges of bucket (", bucket.lhs, ", ", bucket.rhs, ")");
   WEFT_ASSIGN_OR_RETURN(const VersionInfo known, places_->Find(version));
+  const bool featurized = !limits.lhs_featurized.empty() || !limits.rhs_featurized.empty();
   for (size_t i = 0; i < known.shards.size(); ++i) {
     const int64_t first = known.shards[i].first_row;
     const int64_t rows = known.shards[i].num_rows;
@@ -45,7 +53,11 @@ absl::Status ClusterEdgeSource::Read(int edge_path, Bucket bucket, int64_t begin
     const int64_t to = std::min(end, first + rows);
     if (from >= to) continue;
     const int64_t size = known.shards[i].size_bytes;
-    if (size != rows * EdgeBytes(false) && size != rows * EdgeBytes(true)) {
+    // Features are of any number.
+    const bool fits = featurized
+                          ? size >= rows * EdgeBytes(false)
+                          : size == rows * EdgeBytes(false) || size == rows * EdgeBytes(true);
+    if (!fits) {
       return absl::DataLossError(absl::StrCat(what, ": ", size, " bytes are not ", rows, " edges"));
     }
     std::string bytes(static_cast<size_t>(size), '\0');
@@ -58,7 +70,7 @@ absl::Status ClusterEdgeSource::Read(int edge_path, Bucket bucket, int64_t begin
       return size;
     };
     WEFT_RETURN_IF_ERROR(reports_->Read(version, read));
-    WEFT_ASSIGN_OR_RETURN(EdgeList edges, DecodeEdges(bytes, rows));
+    WEFT_ASSIGN_OR_RETURN(EdgeList edges, DecodeEdges(bytes, rows, featurized));
     WEFT_RETURN_IF_ERROR(CheckEdges(what, first, edges, limits));
     WEFT_RETURN_IF_ERROR(take(from, Slice(std::move(edges), from - first, to - first)));
   }
