@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "cli/cluster_run.h"
 #include "graph/checkpoint/checkpoint_dir.h"
 #include "graph/checkpoint/embeddings_file.h"
 #include "graph/checkpoint/model_file.h"
@@ -25,7 +26,6 @@
 #include "services/trainer/local/local_folder_lock.h"
 #include "services/trainer/local/local_stats_file.h"
 #include "services/trainer/model/model_parameters.h"
-#include "services/trainer/model/model_spec.h"
 
 namespace weft::cli {
 namespace {
@@ -69,19 +69,8 @@ class Puller {
   int64_t version() const { return checkpoint_.manifest().version(); }
 
   absl::Status TakeRun() {
-    const v1::RunInfo& run = checkpoint_.run();
-    WEFT_ASSIGN_OR_RETURN(ConfigResult result,
-                          ParseRunConfig(run.config_json(), "the run's configuration"));
-    config_ = std::move(result.config);
-    seed_ = run.seed();
-    for (const v1::EntityTypeCounts& type : run.entity_types()) {
-      counts_.emplace_back(type.counts().begin(), type.counts().end());
-    }
+    WEFT_ASSIGN_OR_RETURN(run_, ClusterRunOf(checkpoint_.run()));
     WEFT_ASSIGN_OR_RETURN(servers_, ServerListFromProto(checkpoint_.servers()));
-    if (counts_.size() != config_.entities.size()) {
-      return absl::InvalidArgumentError("the lock server's entity counts are not whole");
-    }
-    WEFT_ASSIGN_OR_RETURN(spec_, MakeModelSpec(config_, run.num_dynamic_relations()));
     PreparePass();
     return absl::OkStatus();
   }
@@ -108,6 +97,7 @@ class Puller {
     metadata_.edge_path = config_.edge_paths[static_cast<size_t>(position.edge_path)];
     metadata_.num_edge_chunks = position.num_edge_chunks;
     metadata_.edge_chunk_idx = position.edge_chunk;
+    metadata_.entities_digest = run_.data.entities_digest;
   }
 
   std::optional<ServerInfo> ServerAt(const Place& place) const {
@@ -143,7 +133,7 @@ class Puller {
       const int dimension = config_.EntityDimension(key.entity_type);
       if (version.version.token == kInitialToken) {
         WEFT_RETURN_IF_ERROR(WriteEmbeddings(
-            key, MakeInitialEmbeddings(seed_, key, count, dimension, config_.init_scale)));
+            key, MakeInitialEmbeddings(run_.seed, key, count, dimension, config_.init_scale)));
         continue;
       }
       EmbeddingPartition partition(count, dimension);
@@ -154,15 +144,7 @@ class Puller {
   }
 
   absl::Status PullShared() {
-    SharedState state;
-    state.parameters = MakeInitialParameters(spec_);
-    for (size_t t = 0; t < counts_.size(); ++t) {
-      EmbeddingPartition& table = state.unpartitioned.emplace_back();
-      if (counts_[t].size() != 1) continue;
-      const PartitionKey key = {static_cast<EntityTypeId>(t), 0};
-      table = MakeInitialEmbeddings(seed_, key, counts_[t][0],
-                                    config_.EntityDimension(key.entity_type), config_.init_scale);
-    }
+    SharedState state = InitialSharedState(run_);
     for (const v1::VersionInfo& proto : checkpoint_.snapshots()) {
       WEFT_ASSIGN_OR_RETURN(const std::string bytes, ReadBlobs(FromProto(proto)));
       WEFT_ASSIGN_OR_RETURN(const ParamSnapshot snapshot, ParamSnapshot::Decode(bytes));
@@ -253,10 +235,9 @@ class Puller {
   const PullOptions& options_;
   const v1::GetCheckpointResponse checkpoint_;
 
-  RunConfig config_;
-  uint64_t seed_ = 0;
-  std::vector<std::vector<int64_t>> counts_;
-  ModelSpec spec_;
+  ClusterRun run_;
+  const RunConfig& config_ = run_.config;
+  const std::vector<std::vector<int64_t>>& counts_ = run_.data.entity_counts;
   ServerList servers_;
   CompletePass pass_;
   CheckpointMetadata metadata_;

@@ -58,6 +58,7 @@ int Run(int argc, char** argv) {
   Action action;
   AddConfigCommand(app, &action);
   AddImportCommand(app, &action);
+  AddPlanCommand(app, &action);
   AddTrainCommand(app, &action);
   AddEvalCommand(app, &action);
   AddExportCommand(app, &action);

@@ -2,6 +2,7 @@
 #include <CLI/App.hpp>
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -14,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cli/checkpoint_pull.h"
+#include "cli/checkpoint_push.h"
 #include "cli/cluster_processes.h"
 #include "cli/commands.h"
 #include "cli/edge_upload.h"
@@ -51,19 +53,19 @@ struct Flags {
   std::string json;
 };
 
-// Brings edges while the processes are looked after.
+// Brings what a run waits for while the processes are looked after.
 class BackgroundUpload {
  public:
+  using Work = std::function<absl::Status(GrpcOperatorClient* lock_server, CancelFlag* cancel)>;
   static absl::StatusOr<std::unique_ptr<BackgroundUpload>> Start(const std::string& lock_server,
-                                                                 const RunConfig& config) {
+                                                                 Work work) {
     std::unique_ptr<BackgroundUpload> upload(new BackgroundUpload);
     GrpcOperatorClient::Options lock;
     lock.address = lock_server;
     lock.retry.patience = kPatience;
     WEFT_ASSIGN_OR_RETURN(upload->lock_server_, GrpcOperatorClient::Create(std::move(lock)));
-    upload->thread_ = std::thread([upload = upload.get(), &config] {
-      const absl::Status status =
-          UploadEdges(upload->lock_server_.get(), config, {}, &upload->cancel_).status();
+    upload->thread_ = std::thread([upload = upload.get(), work = std::move(work)] {
+      const absl::Status status = work(upload->lock_server_.get(), &upload->cancel_);
       MutexLock lock(&upload->mu_);
       upload->status_ = status;
     });
@@ -107,6 +109,7 @@ class ClusterUp {
     WEFT_ASSIGN_OR_RETURN(processes_, StartProcesses(&signals));
     absl::Status status = Follow(&signals);
     upload_ = nullptr;
+    push_ = nullptr;
     progress_ = nullptr;
     if (status.ok() && !signals.requested()) status = Pull();
     stopped_ = signals.requested();
@@ -135,7 +138,8 @@ class ClusterUp {
     return absl::FailedPreconditionError(
         absl::StrCat(config_.checkpoint_path, " holds version ", version,
                      " of another run, and a new cluster begins anew; choose another "
-                     "checkpoint_path, or the --data-dir of the cluster that made it"));
+                     "checkpoint_path (`weft checkpoint push` brings that version into the "
+                     "cluster), or the --data-dir of the cluster that made it"));
   }
 
   absl::StatusOr<std::unique_ptr<ClusterProcesses>> StartProcesses(ShutdownSignals* signals) {
@@ -204,6 +208,7 @@ class ClusterUp {
       revision = state->revision();
       WEFT_RETURN_IF_ERROR(BringEdges(*state));
       if (!state->missing_edges().empty()) continue;  // how many there are is not known yet
+      WEFT_RETURN_IF_ERROR(BringCheckpoint(*state));
       Show(*state);
       if (state->phase() == v1::RUN_PHASE_FAILED) {
         return absl::AbortedError(absl::StrCat("the run has failed: ", state->reason()));
@@ -229,7 +234,32 @@ class ClusterUp {
     }
     WEFT_RETURN_IF_ERROR(here);
     Say(absl::StrCat("brings the edges of ", paths, " from ", local.edge_paths.front()));
-    WEFT_ASSIGN_OR_RETURN(upload_, BackgroundUpload::Start(processes_->lock_server(), config_));
+    WEFT_ASSIGN_OR_RETURN(
+        upload_,
+        BackgroundUpload::Start(processes_->lock_server(),
+                                [this](GrpcOperatorClient* lock_server, CancelFlag* cancel) {
+                                  return UploadEdges(lock_server, config_, {}, cancel).status();
+                                }));
+    return absl::OkStatus();
+  }
+
+  // The checkpoint that the run is to begin with lies on this machine.
+  absl::Status BringCheckpoint(const v1::GetRunStateResponse& state) {
+    if (push_ != nullptr) return push_->status();
+    if (state.missing_checkpoint().empty()) return absl::OkStatus();
+    PushOptions options;
+    options.folder = state.missing_checkpoint();
+    options.beginning = true;
+    options.on_note = [](const std::string& note) {
+      std::cerr << "weft cluster: " << note << std::endl;
+    };
+    Say(absl::StrCat("brings the checkpoint of init_path from ", options.folder));
+    WEFT_ASSIGN_OR_RETURN(
+        push_,
+        BackgroundUpload::Start(processes_->lock_server(),
+                                [options](GrpcOperatorClient* lock_server, CancelFlag* cancel) {
+                                  return PushCheckpoint(lock_server, options, cancel).status();
+                                }));
     return absl::OkStatus();
   }
 
@@ -296,7 +326,8 @@ class ClusterUp {
   const RunConfig& config_;
   std::string data_dir_;
   std::unique_ptr<ClusterProcesses> processes_;
-  std::unique_ptr<BackgroundUpload> upload_;
+  std::unique_ptr<BackgroundUpload> upload_;  // of edges
+  std::unique_ptr<BackgroundUpload> push_;    // of a checkpoint
   bool asked_for_edges_ = false;
   std::unique_ptr<ProgressReporter> progress_;
   Mutex mu_;
@@ -325,7 +356,8 @@ int RunClusterUp(const Flags& flags) {
 }  // namespace
 
 void AddClusterCommand(CLI::App& app, Action* action) {
-  CLI::App* const group = app.add_subcommand("cluster", "A whole cluster on this machine");
+  CLI::App* const group =
+      app.add_subcommand("cluster", "A whole cluster on this machine; pause and resume any");
   group->require_subcommand(1);
   CLI::App* const command = group->add_subcommand(
       "up", "Train with real processes: servers and trainers, until the run is over");
@@ -357,6 +389,7 @@ void AddClusterCommand(CLI::App& app, Action* action) {
   command->add_option("--json", flags->json, "Write what was done as JSON to this file")
       ->type_name("FILE");
   command->footer("Example:\n  weft cluster up run.json --trainers 2\n");
+  AddClusterOperations(*group, action);
   group->footer("Example:\n  weft cluster up run.json --trainers 2\n");
   command->callback([flags, action] { *action = [flags] { return RunClusterUp(*flags); }; });
 }

@@ -19,12 +19,14 @@ using Action = std::function<int()>;
 
 void AddConfigCommand(CLI::App& app, Action* action);
 void AddImportCommand(CLI::App& app, Action* action);
+void AddPlanCommand(CLI::App& app, Action* action);
 void AddTrainCommand(CLI::App& app, Action* action);
 void AddEvalCommand(CLI::App& app, Action* action);
 void AddExportCommand(CLI::App& app, Action* action);
 void AddNeighborsCommand(CLI::App& app, Action* action);
 void AddScoreCommand(CLI::App& app, Action* action);
 void AddClusterCommand(CLI::App& app, Action* action);
+void AddClusterOperations(CLI::App& group, Action* action);  // of `cluster`
 void AddStatusCommand(CLI::App& app, Action* action);
 void AddCheckpointCommand(CLI::App& app, Action* action);
 

@@ -26,6 +26,7 @@
 #include "services/common/run_config.h"
 #include "services/common/status_macros.h"
 #include "services/trainer/fused/fused_batch_step.h"
+#include "services/trainer/local/local_data.h"
 #include "services/trainer/local/local_run.h"
 #include "services/trainer/memory_plan.h"
 #include "services/trainer/training_loop.h"
@@ -148,6 +149,10 @@ class TrainCommand {
     WEFT_RETURN_IF_ERROR(
         CheckDataset(DatasetSchemaOf(config_), config_.entity_path, config_.edge_paths));
     WEFT_ASSIGN_OR_RETURN(TrainingTask task, LoadTrainingTask(config_, 0));
+    WEFT_ASSIGN_OR_RETURN(const LocalData data, ReadLocalData(config_));
+    WEFT_ASSIGN_OR_RETURN(
+        const MemoryPlan memory,
+        PlanMemory(task, {LargestEdgeChunk(config_, data.LargestBucket()), AvailableMemory()}));
     WEFT_ASSIGN_OR_RETURN(SharedState live, MakeSharedState(task, *factory));
     WEFT_RETURN_IF_ERROR(factory->Make(task.spec, &live.parameters).status());
 
@@ -170,9 +175,6 @@ class TrainCommand {
       std::cout << completion << "\n";
     } else {
       const RunProgress at = run->progress();
-      const int64_t bucket_edges = at.edges / std::max<int64_t>(at.buckets, 1);
-      WEFT_ASSIGN_OR_RETURN(const MemoryPlan memory,
-                            PlanMemory(task, bucket_edges, AvailableMemory()));
       Announce(run->config(), at);
       StopOnSignals();
       display = std::make_unique<TrainDisplay>(run->config(), at);

@@ -148,6 +148,34 @@ absl::Status GrpcOperatorClient::CompleteImport(uint64_t token) {
   });
 }
 
+absl::StatusOr<v1::BeginPushResponse> GrpcOperatorClient::BeginPush(const std::string& request_id) {
+  v1::BeginPushRequest request;
+  request.set_request_id(request_id);
+  v1::BeginPushResponse response;
+  WEFT_RETURN_IF_ERROR(
+      Call(&request, &response, absl::ZeroDuration(), [&](auto* context, auto* reactor) {
+        stub_->async()->BeginPush(context, &request, &response, reactor);
+      }));
+  return response;
+}
+
+absl::Status GrpcOperatorClient::AddPushed(v1::AddPushedRequest request) {
+  v1::AddPushedResponse response;
+  return Call(&request, &response, absl::ZeroDuration(), [&](auto* context, auto* reactor) {
+    stub_->async()->AddPushed(context, &request, &response, reactor);
+  });
+}
+
+absl::StatusOr<v1::CommitPushResponse> GrpcOperatorClient::CommitPush(v1::CommitPushRequest request,
+                                                                      absl::Duration wait) {
+  request.set_wait_ms(absl::ToInt64Milliseconds(wait));
+  v1::CommitPushResponse response;
+  WEFT_RETURN_IF_ERROR(Call(&request, &response, wait, [&](auto* context, auto* reactor) {
+    stub_->async()->CommitPush(context, &request, &response, reactor);
+  }));
+  return response;
+}
+
 std::string NewRequestId() {
   std::random_device device;
   return absl::StrFormat("%08x%08x%08x%08x", device(), device(), device(), device());

@@ -46,6 +46,11 @@ class GrpcOperatorClient {
   absl::StatusOr<v1::BeginImportResponse> BeginImport(v1::BeginImportRequest request);
   absl::Status AddEdges(v1::AddEdgesRequest request);
   absl::Status CompleteImport(uint64_t token);
+  // A checkpoint from outside; contexts are filled in. CommitPush waits up to `wait`.
+  absl::StatusOr<v1::BeginPushResponse> BeginPush(const std::string& request_id);
+  absl::Status AddPushed(v1::AddPushedRequest request);
+  absl::StatusOr<v1::CommitPushResponse> CommitPush(v1::CommitPushRequest request,
+                                                    absl::Duration wait);
 
   // Ends all calls with Cancelled.
   void Cancel() { calls_.Cancel(); }

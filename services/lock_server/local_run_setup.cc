@@ -43,6 +43,7 @@ RunPlan MakeClusterPlan(const RunConfig& config, const LocalData& data, int num_
   cluster.encode_state = EncodeState;
   cluster.init_tree = config.distributed_tree_init_order;
   cluster.init_tree_wait = Seconds(config.init_tree_wait);
+  cluster.init_path = config.init_path.value_or("");
   for (const auto& [key, value] : SchemaSettings(DatasetSchemaOf(config))) {
     cluster.import_schema.push_back(absl::StrCat(key, "=", value));
   }
@@ -130,18 +131,9 @@ ClusterRunSetup NewRun(const RunConfig& config, const LocalData& data, bool awai
   return setup;
 }
 
-// That nothing is asked for which only a run in one process does.
-absl::Status CheckForCluster(const RunConfig& config) {
-  if (!config.init_path.has_value()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("init_path is ", *config.init_path,
-                                                 ", but a cluster begins with embeddings of its "
-                                                 "own; set it to null, or train in one process"));
-}
-
 // A run that has waited for its edges so far.
 absl::StatusOr<ClusterRunSetup> ContinueWaiting(const RunConfig& config, RunState stored,
                                                 int num_param_servers) {
-  WEFT_RETURN_IF_ERROR(CheckForCluster(config));
   EdgeImport import;
   if (config.HasClusterEdges() && Fits(stored.edge_import.edges, config)) {
     import = std::move(stored.edge_import);
@@ -168,7 +160,6 @@ absl::StatusOr<ClusterRunSetup> ContinueWaiting(const RunConfig& config, RunStat
 }  // namespace
 
 absl::StatusOr<ClusterRunSetup> MakeClusterRun(const RunConfig& config, int num_param_servers) {
-  WEFT_RETURN_IF_ERROR(CheckForCluster(config));
   if (config.HasClusterEdges()) {
     return NewRun(config, ImportedData(config, {}, {}), /*awaits_edges=*/true, num_param_servers);
   }

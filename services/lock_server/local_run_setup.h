@@ -21,8 +21,8 @@ struct ClusterRunSetup {
   RunState state;
 };
 
-// Errors: InvalidArgument for what no cluster does; FailedPrecondition when the data does not fit
-// the configuration; NotFound, DataLoss for files that are missing or damaged.
+// Errors: FailedPrecondition when the data does not fit the configuration; NotFound, DataLoss for
+// files that are missing or damaged.
 absl::StatusOr<ClusterRunSetup> MakeClusterRun(const RunConfig& config, int num_param_servers);
 
 // `config`: what the lock server was started with, compared with the stored one. What may change

@@ -97,6 +97,7 @@ v1::RunInfo MakeRunInfo(const RunState& state) {
     for (const int64_t edges : buckets) largest = std::max(largest, edges);
   }
   info.set_largest_bucket(largest);
+  info.set_entities_digest(state.shape.entities_digest);
   return info;
 }
 
@@ -211,6 +212,18 @@ ImportedEdges ImportedEdgesFromProto(const v1::BeginImportRequest& request) {
   return edges;
 }
 
+PushedCheckpoint PushedFromProto(const v1::CommitPushRequest& request) {
+  PushedCheckpoint pushed;
+  pushed.request_id = request.request_id();
+  pushed.token = request.token();
+  pushed.version = request.version();
+  pushed.position = FromProto(request.position());
+  for (const v1::BucketReport& bucket : request.buckets()) {
+    pushed.ended_pass.push_back({request.token(), StatsFromProto(bucket)});
+  }
+  return pushed;
+}
+
 absl::StatusOr<StoreReport> StoreReportFromProto(const v1::StoreSyncRequest& request) {
   StoreReport report;
   WEFT_ASSIGN_OR_RETURN(report.server, FromProto(request.server()));
@@ -299,6 +312,7 @@ void ViewToProto(const RunView& view, v1::GetRunStateResponse* response) {
   response->set_num_lhs(view.num_lhs);
   response->set_num_rhs(view.num_rhs);
   for (const std::string& path : view.missing_edges) response->add_missing_edges(path);
+  response->set_missing_checkpoint(view.missing_checkpoint);
   for (const BucketStatus bucket : view.buckets) {
     response->mutable_bucket_states()->push_back(static_cast<char>(bucket));
   }

@@ -21,6 +21,7 @@ v1::Grant GrantToProto(const Grant& grant);
 v1::BucketReport ReportToProto(const BucketStats& stats);
 
 ImportedEdges ImportedEdgesFromProto(const v1::BeginImportRequest& request);
+PushedCheckpoint PushedFromProto(const v1::CommitPushRequest& request);
 
 // Errors: InvalidArgument for what no server of this version would send.
 absl::StatusOr<StoreReport> StoreReportFromProto(const v1::StoreSyncRequest& request);

@@ -210,6 +210,43 @@ ServerUnaryReactor* LockServiceImpl::CompleteImport(CallbackServerContext* conte
               [=, this] { return run_->CompleteImport(request->token()); });
 }
 
+ServerUnaryReactor* LockServiceImpl::BeginPush(CallbackServerContext* context,
+                                               const v1::BeginPushRequest* request,
+                                               v1::BeginPushResponse* response) {
+  return Call(context, request, response, [=, this]() -> absl::Status {
+    WEFT_ASSIGN_OR_RETURN(const RunCoordinator::PushTarget target,
+                          run_->BeginPush(request->request_id()));
+    response->set_token(target.token);
+    response->set_committed(target.committed);
+    *response->mutable_servers() = ServerListToProto(run_->servers());
+    response->set_replicas(static_cast<uint32_t>(target.replicas));
+    return absl::OkStatus();
+  });
+}
+
+ServerUnaryReactor* LockServiceImpl::AddPushed(CallbackServerContext* context,
+                                               const v1::AddPushedRequest* request,
+                                               v1::AddPushedResponse* response) {
+  return Call(context, request, response, [=, this] {
+    std::vector<VersionInfo> versions;
+    for (const v1::VersionInfo& info : request->versions()) versions.push_back(FromProto(info));
+    return run_->AddPushed(request->token(), versions);
+  });
+}
+
+ServerUnaryReactor* LockServiceImpl::CommitPush(CallbackServerContext* context,
+                                                const v1::CommitPushRequest* request,
+                                                v1::CommitPushResponse* response) {
+  return CallAndWait(context, request, response, request->wait_ms(),
+                     [=, this](bool last) -> std::optional<absl::Status> {
+                       const auto committed = run_->CommitPush(PushedFromProto(*request));
+                       if (!committed.ok()) return committed.status();
+                       if (!*committed && !last) return std::nullopt;
+                       response->set_committed(*committed);
+                       return absl::OkStatus();
+                     });
+}
+
 ServerUnaryReactor* LockServiceImpl::GetRunState(CallbackServerContext* context,
                                                  const v1::GetRunStateRequest* request,
                                                  v1::GetRunStateResponse* response) {

@@ -47,6 +47,9 @@ class LockServiceImpl : public v1::LockService::CallbackService {
   WEFT_LOCK_CALL(BeginImport);
   WEFT_LOCK_CALL(AddEdges);
   WEFT_LOCK_CALL(CompleteImport);
+  WEFT_LOCK_CALL(BeginPush);
+  WEFT_LOCK_CALL(AddPushed);
+  WEFT_LOCK_CALL(CommitPush);
   WEFT_LOCK_CALL(GetRunState);
   WEFT_LOCK_CALL(GetCheckpoint);
   WEFT_LOCK_CALL(PinCheckpoint);

@@ -17,7 +17,8 @@ const Manifest* ManifestCatalog::FindVersion(int64_t version) const {
   const Manifest* found = nullptr;
   for (const auto& [token, manifest] : manifests_) {
     if (manifest.state != Manifest::State::kCommitted) continue;
-    if (version > 0 ? manifest.version == version : token == kInitialToken) found = &manifest;
+    const bool beginning = manifest.position.pass == 0 && manifest.done.empty();
+    if (manifest.version == version && (version > 0 || beginning)) found = &manifest;
   }
   return found;
 }

@@ -46,7 +46,8 @@ class ManifestCatalog {
  public:
   const Manifest* Find(Token token) const;
   Manifest* Find(Token token);
-  const Manifest* FindVersion(int64_t version) const;  // the newest committed one of that version
+  // The newest committed one of that version; 0: the beginning, initial or pushed.
+  const Manifest* FindVersion(int64_t version) const;
   // The newest committed one of those that `may` be; nullptr: none.
   const Manifest* NewestCommitted(const std::function<bool(const Manifest&)>& may) const;
   // Some manifest, broken ones apart, names it.

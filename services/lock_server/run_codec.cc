@@ -70,6 +70,7 @@ void EncodeInto(const RunState& from, v1::StoredRunState* to) {
   if (from.edge_import.token != kInitialToken) {
     Encode(from.edge_import, to->mutable_edge_import());
   }
+  if (from.push.token != kInitialToken) Encode(from.push, to->mutable_push());
 }
 
 void DecodeCluster(const v1::StoredRunState& from, RunState* to) {
@@ -104,6 +105,7 @@ void DecodeCluster(const v1::StoredRunState& from, RunState* to) {
     to->bucket_edges.emplace_back(edges.edges().begin(), edges.edges().end());
   }
   to->edge_import = Decode(from.edge_import());
+  to->push = Decode(from.push());
 }
 
 absl::StatusOr<RunRecord> DecodeState(const v1::StoredRunState& from) {
@@ -281,6 +283,10 @@ EdgesAdded Decode(const v1::StoredEdgesAdded& from) {
 
 void EncodeInto(const ImportCompleted&, v1::RunRecord* to) { to->mutable_import_completed(); }
 
+void EncodeInto(const PushBegan& from, v1::RunRecord* to) {
+  Encode(from.push, to->mutable_push_began());
+}
+
 std::string Bytes(const v1::RunRecord& message) {
   std::string bytes;
   const bool ok = message.SerializeToString(&bytes);
@@ -350,6 +356,8 @@ absl::StatusOr<RunRecord> DecodeRecord(absl::string_view bytes) {
       return change(Decode(message.edges_added()));
     case Record::kImportCompleted:
       return change(ImportCompleted{});
+    case Record::kPushBegan:
+      return change(PushBegan{Decode(message.push_began())});
     case Record::RECORD_NOT_SET:
       break;
   }

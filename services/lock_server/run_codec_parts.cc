@@ -279,6 +279,13 @@ EdgeImport Decode(const v1::StoredEdgeImport& from) {
   return to;
 }
 
+void Encode(const CheckpointPush& from, v1::StoredPush* to) {
+  to->set_token(from.token);
+  to->set_request_id(from.request_id);
+}
+
+CheckpointPush Decode(const v1::StoredPush& from) { return {from.token(), from.request_id()}; }
+
 void Encode(Token token, const GrantRecord& from, v1::StoredGrant* to) {
   to->set_token(token);
   to->set_session(from.session);

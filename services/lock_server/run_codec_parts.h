@@ -36,6 +36,8 @@ void Encode(const Manifest& from, v1::StoredManifest* to);
 Manifest Decode(const v1::StoredManifest& from);
 void Encode(const EdgeImport& from, v1::StoredEdgeImport* to);
 EdgeImport Decode(const v1::StoredEdgeImport& from);
+void Encode(const CheckpointPush& from, v1::StoredPush* to);
+CheckpointPush Decode(const v1::StoredPush& from);
 void Encode(Token token, const GrantRecord& from, v1::StoredGrant* to);
 GrantRecord Decode(const v1::StoredGrant& from);
 // Without its live grants.

@@ -60,7 +60,11 @@ absl::StatusOr<std::unique_ptr<RunCoordinator>> RunCoordinator::Start(RunPlan pl
   {
     MutexLock lock(&run->mu_);
     WEFT_RETURN_IF_ERROR(run->Advance());
-    if (run->AwaitsEdges()) run->Event(run->MissingEdges());
+    if (run->AwaitsEdges()) {
+      run->Event(run->MissingEdges());
+    } else if (run->AwaitsPush()) {
+      run->Event(run->MissingCheckpoint());
+    }
   }
   return run;
 }

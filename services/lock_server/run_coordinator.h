@@ -140,6 +140,23 @@ class RunCoordinator {
   // The edges that the run waits for are there: it begins with a new coordinator.
   bool edges_arrived() const;
 
+  // --- A checkpoint from outside, in a cluster (proto/weft/v1/lock_service.proto) ---
+
+  struct PushTarget {
+    Token token = kInitialToken;
+    bool committed = false;
+    int replicas = 1;
+  };
+  // The same request goes on where it was.
+  // Errors: FailedPrecondition when the run is not paused or preparing, or waits for its edges.
+  absl::StatusOr<PushTarget> BeginPush(const std::string& request_id);
+  // Errors: Aborted (another push, or the run went on), InvalidArgument, and as Release for places.
+  absl::Status AddPushed(Token token, const std::vector<VersionInfo>& versions);
+  // The run goes on from it. False: memory stores do not have all of it on disk yet; ask again.
+  // Errors: Aborted, as AddPushed; FailedPrecondition when something is missing or lost;
+  // InvalidArgument when the position is none of this run.
+  absl::StatusOr<bool> CommitPush(const PushedCheckpoint& pushed);
+
   // --- Time ---
 
   // Ends sessions that are silent or stalled, gives up servers that are silent for too long, begins
@@ -255,6 +272,16 @@ class RunCoordinator {
   absl::Status CheckEdges(const VersionInfo& bucket) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void CountLostEdges() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
+  // Checkpoints from outside (run_coordinator_push.cc).
+  // A run with an init_path begins with what is pushed.
+  bool AwaitsPush() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::string MissingCheckpoint() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);  // for people
+  absl::Status MayPush() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status CheckPush(Token token) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool IsUsed(EntityTypeId type) const;  // by a relation; of partitioned types
+  absl::Status CheckPosition(const PushedCheckpoint& pushed) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
   // Passes, manifests, rewinds (run_coordinator_passes.cc).
   void BeginPass() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The position goes on; gives the statistics of the pass that is over.
@@ -342,6 +369,7 @@ class RunCoordinator {
   bool manifests_changed_ ABSL_GUARDED_BY(mu_) = true;  // or their places, since CommitManifests
   bool cut_ordered_ ABSL_GUARDED_BY(mu_) = false;       // of this pass
   int64_t lost_edges_ ABSL_GUARDED_BY(mu_) = 0;         // buckets of which a shard lies nowhere
+  bool push_is_whole_ ABSL_GUARDED_BY(mu_) = false;     // and is to be durable
   SteadyTime last_manifest_ ABSL_GUARDED_BY(mu_);
   uint64_t garbage_ ABSL_GUARDED_BY(mu_) = 1;  // grows when something became garbage
   uint64_t servers_revision_ ABSL_GUARDED_BY(mu_) = 0;

@@ -136,6 +136,9 @@ RunView RunCoordinator::View(bool with_buckets) const {
     for (const EdgePath& path : state_.edge_paths) view.missing_edges.push_back(path.path);
   } else if (lost_edges_ > 0) {
     view.reason = absl::StrCat("edges of ", lost_edges_, " buckets are lost; import them again");
+  } else if (AwaitsPush()) {
+    view.reason = MissingCheckpoint();
+    view.missing_checkpoint = plan_.cluster->init_path;
   } else if (!state_.parameters_ready && plan_.cluster.has_value()) {
     view.reason = absl::StrCat("waits for ", plan_.cluster->num_param_servers,
                                " parameter servers to be ready");

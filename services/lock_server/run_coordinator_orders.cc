@@ -44,6 +44,7 @@ KeepList RunCoordinator::MakeKeepList() const {
   if (state_.edge_import.token != kInitialToken) {
     list.keep_tokens.push_back(state_.edge_import.token);
   }
+  if (state_.push.token != kInitialToken) list.keep_tokens.push_back(state_.push.token);
   std::ranges::sort(list.keep);
   list.keep.erase(std::unique(list.keep.begin(), list.keep.end()), list.keep.end());
   return list;
@@ -62,7 +63,7 @@ std::vector<OrderBook::Wanted> RunCoordinator::OrdersForParams(const ServerRecor
   if (params.generation != generation) {
     const bool all =
         Servers().param_servers.size() == static_cast<size_t>(plan_.cluster->num_param_servers);
-    if (state_.failure.has_value() || !all) return orders;
+    if (state_.failure.has_value() || !all || AwaitsPush()) return orders;
     RestoreParameters restore;
     restore.generation = generation;
     restore.first_open_pass = state_.position.pass;
@@ -115,6 +116,16 @@ std::vector<OrderBook::Wanted> RunCoordinator::OrdersForPartitions(const ServerR
     // Another set of shards (a snapshot came) is another order.
     orders.push_back(
         {absl::StrCat("persist/", token, "/", persist.shards.size()), std::move(persist)});
+  }
+  if (push_is_whole_ && state_.push.token != kInitialToken && !server.info.durable) {
+    PersistShards persist;
+    for (const ShardName& shard : state_.places.PassingAt(store)) {
+      if (shard.version.token == state_.push.token) persist.shards.push_back(shard);
+    }
+    if (!persist.shards.empty()) {
+      orders.push_back({absl::StrCat("persist/", state_.push.token, "/", persist.shards.size()),
+                        std::move(persist)});
+    }
   }
   for (const auto& [shard, stores] : suspects_) {
     if (stores.contains(store)) orders.push_back({Key("verify", shard), VerifyShard{shard}});

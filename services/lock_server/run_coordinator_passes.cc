@@ -126,7 +126,7 @@ absl::Status RunCoordinator::Advance() {
   if (!plan_.cluster.has_value()) return absl::OkStatus();
   if (state_.failure.has_value()) return absl::OkStatus();
   WEFT_RETURN_IF_ERROR(RewindIfLost());
-  if (AwaitsEdges()) return absl::OkStatus();
+  if (AwaitsEdges() || AwaitsPush()) return absl::OkStatus();
   if (!state_.parameters_ready) {
     const bool ready = AllParams([](const ParamServerState& params, const RunState& state) {
       return params.generation == state.generation;

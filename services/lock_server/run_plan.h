@@ -38,6 +38,8 @@ struct ClusterOptions {
   Duration init_tree_wait = std::chrono::seconds(30);
   // What of the configuration an import must have been made with: "entities.user.num_partitions=4".
   std::vector<std::string> import_schema;
+  // The checkpoint that the run is to begin with, which somebody has to push; empty: none.
+  std::string init_path;
 };
 
 struct RunPlan {

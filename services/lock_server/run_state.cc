@@ -81,7 +81,17 @@ void Apply(const RunFailed& failed, RunState* state) {
   for (auto& [id, session] : state->sessions) session.grants.clear();
 }
 
-void Apply(const RunPaused& paused, RunState* state) { state->paused = paused.paused; }
+void EndPush(RunState* state) {
+  if (state->push.token == kInitialToken) return;
+  state->places.Retain(
+      [&](const PartitionVersion& version) { return version.token != state->push.token; });
+  state->push = {};
+}
+
+void Apply(const RunPaused& paused, RunState* state) {
+  state->paused = paused.paused;
+  if (!paused.paused) EndPush(state);
+}
 
 void Apply(const ServerRegistered& registered, RunState* state) {
   const ServerInfo& server = registered.server;
@@ -148,7 +158,10 @@ void Apply(const ManifestMarked& marked, RunState* state) {
   for (const auto& [name, value] : marked.metrics) manifest->metrics[name] = value;
 }
 
-void Apply(const ParametersReady&, RunState* state) { state->parameters_ready = true; }
+void Apply(const ParametersReady&, RunState* state) {
+  state->parameters_ready = true;
+  if (!state->paused) EndPush(state);
+}
 
 void Apply(const ImportBegan& began, RunState* state) {
   state->places.Retain([](const PartitionVersion& v) { return v.key.entity_type != kEdgesType; });
@@ -160,6 +173,11 @@ void Apply(const EdgesAdded& added, RunState* state) {
 }
 
 void Apply(const ImportCompleted&, RunState* state) { state->edge_import.complete = true; }
+
+void Apply(const PushBegan& began, RunState* state) {
+  EndPush(state);
+  state->push = began.push;
+}
 
 }  // namespace
 
@@ -189,7 +207,8 @@ void RewindTo(const Manifest& manifest, RunState* state) {
   for (const Token token : gone) state->manifests.Remove(token);
   state->places.Retain([&](const PartitionVersion& version) {
     return version.key.entity_type == kEdgesType || state->manifests.Holds(version) ||
-           HoldsManifestBlob(*state, version);
+           HoldsManifestBlob(*state, version) ||
+           (version.token == state->push.token && version.token != kInitialToken);
   });
 }
 

@@ -66,6 +66,12 @@ struct EdgeImport {
   ImportedEdges edges;
 };
 
+// A checkpoint that is being brought from outside. Its versions are in the place table.
+struct CheckpointPush {
+  Token token = kInitialToken;  // of its versions; 0: none is under way
+  std::string request_id;
+};
+
 struct SessionRecord {
   std::string name;
   uint64_t number = 0;                   // of the last acquire that was answered with a grant
@@ -129,7 +135,8 @@ struct RunState {
   ManifestCatalog manifests;
   Token origin = kInitialToken;   // the manifest that this generation goes on from
   bool parameters_ready = false;  // all parameter servers have had this generation's content
-  std::string last_rollback;      // request id
+  std::string last_rollback;      // request id of the last rollback, or push
+  CheckpointPush push;
 };
 
 // Each is one durable step. What a change says has been checked.
@@ -210,11 +217,16 @@ struct EdgesAdded {
 };
 // The run can begin: see MakeClusterRun.
 struct ImportCompleted {};
+// Takes the place of a push that is not committed. A push ends when the run goes on without it.
+struct PushBegan {
+  CheckpointPush push;
+};
 
-using RunChange = std::variant<SessionBegan, SessionEnded, GrantMade, GrantsVoided, GrantReleased,
-                               RunFailed, RunPaused, ServerRegistered, ServerLost, PlacesChanged,
-                               VersionStored, ManifestBegan, ManifestCommitted, ManifestMarked,
-                               ParametersReady, ImportBegan, EdgesAdded, ImportCompleted>;
+using RunChange =
+    std::variant<SessionBegan, SessionEnded, GrantMade, GrantsVoided, GrantReleased, RunFailed,
+                 RunPaused, ServerRegistered, ServerLost, PlacesChanged, VersionStored,
+                 ManifestBegan, ManifestCommitted, ManifestMarked, ParametersReady, ImportBegan,
+                 EdgesAdded, ImportCompleted, PushBegan>;
 
 void ApplyChange(const RunChange& change, RunState* state);
 

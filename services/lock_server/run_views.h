@@ -25,6 +25,15 @@ struct Registration {
   std::vector<EdgePath> data_sets;  // empty: not looked at yet
 };
 
+// A checkpoint that has been brought from outside.
+struct PushedCheckpoint {
+  std::string request_id;
+  Token token = kInitialToken;         // of its versions
+  int64_t version = 0;                 // 0: only a beginning; partitions may be missing
+  PassPosition position;               // of the pass that goes on from it
+  std::vector<DoneBucket> ended_pass;  // may be empty
+};
+
 // A complete pass, whose checkpoint is to be written.
 struct CompletePass {
   int64_t version = 0;    // of the checkpoint: the number of passes that are complete
@@ -82,6 +91,7 @@ struct RunView {
   int num_rhs = 0;
   std::vector<BucketStatus> buckets;       // [lhs, rhs]
   std::vector<std::string> missing_edges;  // edge paths for whose edges the run waits
+  std::string missing_checkpoint;          // init_path, while the run waits for it to be pushed
 };
 
 struct CheckpointView {

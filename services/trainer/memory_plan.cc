@@ -1,28 +1,45 @@
 #include "services/trainer/memory_plan.h"
 
 #include <algorithm>
+#include <numeric>
+#include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "services/trainer/edge_cache.h"
+#include "services/trainer/model/model_parameters.h"
 
 namespace weft {
 namespace {
 
 // Programs, libraries, files' buffers, the run's state.
 constexpr int64_t kFixedBytes = int64_t{64} << 20;
+// Streams in both directions, each a segment that is sent and one that is received.
+constexpr int64_t kTransportBytes = int64_t{64} << 20;
+constexpr int kMaxPartitions = 65'536;
 
 int64_t RowBytes(const TrainingTask& task, EntityTypeId type) {
   return 4 * (int64_t{task.config.EntityDimension(type)} + 1);  // with its Adagrad sum
 }
 
 // Tables that are always here.
-int64_t SharedBytes(const TrainingTask& task) {
+int64_t SharedTableBytes(const TrainingTask& task) {
   int64_t bytes = 0;
   for (size_t t = 0; t < task.entity_counts.size(); ++t) {
     const auto type = static_cast<EntityTypeId>(t);
     if (task.IsShared(type)) bytes += task.count({type, 0}) * RowBytes(task, type);
   }
   return bytes;
+}
+
+int64_t ParameterBytes(const TrainingTask& task) {
+  int64_t floats = 0;
+  const ParameterSet parameters = MakeInitialParameters(task.spec);
+  for (const Parameter& parameter : parameters.all()) {
+    floats += parameter.values.size() + parameter.adagrad_sums.size();
+  }
+  return 4 * floats;
 }
 
 struct PartitionBytes {
@@ -64,37 +81,129 @@ int64_t WorkspaceBytes(const TrainingTask& task) {
   return bytes * task.config.NumThreads();
 }
 
-}  // namespace
-
-absl::StatusOr<MemoryPlan> PlanMemory(const TrainingTask& task, int64_t bucket_edges,
-                                      std::optional<int64_t> available) {
+MemoryPlan Plan(const TrainingTask& task, const MemoryNeeds& needs) {
   const PartitionBytes moving = MovingBytes(task);
-  const int64_t extra_copies =
-      std::max(0, task.config.resident_partitions - moving.num_in_bucket) * moving.largest;
   const int64_t words = 2 + (task.num_relations() > 1 ? 1 : 0) + 1;  // weights may be there
-  const int64_t edges = bucket_edges * words * 4;
-  const int64_t base = kFixedBytes + SharedBytes(task) + moving.of_bucket + extra_copies + edges +
-                       WorkspaceBytes(task);
-
+  const int64_t edges = needs.bucket_edges * words * 4;
+  const int64_t shared = SharedTableBytes(task);
+  const int64_t parameters = ParameterBytes(task);
   MemoryPlan plan;
   plan.prefetch = task.config.prefetch;
-  auto bytes = [&] {
-    int64_t total = base;
-    if (plan.prefetch) total += moving.of_bucket + std::min(edges, EdgeCache::kMaxPrefetchBytes);
-    if (plan.background_store) total += moving.of_bucket;
-    return total;
+  const auto add = [&](const char* what, int64_t bytes) {
+    if (bytes <= 0) return;
+    plan.bytes += bytes;
+    plan.parts.push_back({what, bytes});
   };
-  if (available.has_value() && bytes() > *available) plan.prefetch = false;
-  if (available.has_value() && bytes() > *available) plan.background_store = false;
-  plan.bytes = bytes();
-  if (available.has_value() && plan.bytes > *available) {
-    return absl::ResourceExhaustedError(absl::StrFormat(
-        "training needs about %.1f GB of memory, and %.1f GB are available: use more partitions "
-        "(entities.TYPE.num_partitions), a smaller dimension, more edge chunks "
-        "(num_edge_chunks) or fewer threads",
-        static_cast<double>(plan.bytes) * 1e-9, static_cast<double>(*available) * 1e-9));
+  const auto fill = [&] {
+    plan.bytes = 0;
+    plan.parts.clear();
+    add("program", kFixedBytes);
+    add("tables of entity types with one partition", shared);
+    add("parameters of relations", parameters);
+    add("the bucket's partitions", moving.of_bucket);
+    add("further resident partitions",
+        std::max(0, task.config.resident_partitions - moving.num_in_bucket) * moving.largest);
+    add("edges of the bucket", edges);
+    add("batches in work", WorkspaceBytes(task));
+    if (plan.prefetch) {
+      add("read ahead: partitions", moving.of_bucket);
+      add("read ahead: edges", std::min(edges, EdgeCache::kMaxPrefetchBytes));
+    }
+    if (plan.background_store) add("partitions that are being stored", moving.of_bucket);
+    if (needs.in_cluster) {
+      add("what the parameter servers are known to have", shared + parameters);
+      add("transport", kTransportBytes);
+    }
+  };
+  fill();
+  if (!needs.available.has_value()) return plan;
+  for (bool* const luxury : {&plan.prefetch, &plan.background_store}) {
+    if (plan.bytes <= *needs.available || !*luxury) continue;
+    *luxury = false;
+    fill();
   }
   return plan;
+}
+
+// As if it had been imported into so many partitions of these types, evenly.
+TrainingTask Repartition(TrainingTask task, const std::vector<size_t>& types, int num_partitions) {
+  for (const size_t t : types) {
+    std::vector<int64_t>& counts = task.entity_counts[t];
+    const int64_t all = std::accumulate(counts.begin(), counts.end(), int64_t{0});
+    counts.assign(static_cast<size_t>(num_partitions), (all + num_partitions - 1) / num_partitions);
+    task.config.entities[t].num_partitions = num_partitions;
+  }
+  return task;
+}
+
+}  // namespace
+
+int64_t LargestEdgeChunk(const RunConfig& config, int64_t bucket_edges) {
+  const int64_t chunks = config.num_edge_chunks.value_or(
+      std::max<int64_t>(1, (bucket_edges + config.max_edges_per_chunk - 1) /
+                               std::max<int64_t>(1, config.max_edges_per_chunk)));
+  return (bucket_edges + chunks - 1) / chunks;
+}
+
+std::optional<FittingPartitions> FindFittingPartitions(const TrainingTask& task,
+                                                       const MemoryNeeds& needs) {
+  if (!needs.available.has_value()) return std::nullopt;
+  std::vector<size_t> types;
+  int before = 1;
+  size_t largest = 0;
+  const auto bytes_of = [&](size_t t) {
+    const std::vector<int64_t>& counts = task.entity_counts[t];
+    return std::accumulate(counts.begin(), counts.end(), int64_t{0}) *
+           RowBytes(task, static_cast<EntityTypeId>(t));
+  };
+  for (size_t t = 0; t < task.entity_counts.size(); ++t) {
+    if (bytes_of(t) > bytes_of(largest)) largest = t;
+    if (task.entity_counts[t].size() == 1) continue;
+    types.push_back(t);
+    before = std::max(before, static_cast<int>(task.entity_counts[t].size()));
+  }
+  if (std::ranges::find(types, largest) == types.end()) types.push_back(largest);
+  const auto fits = [&](int num_partitions) {
+    MemoryNeeds then = needs;
+    const double share = static_cast<double>(before) / num_partitions;
+    then.bucket_edges =
+        static_cast<int64_t>(static_cast<double>(needs.bucket_edges) * share * share);
+    return Plan(Repartition(task, types, num_partitions), then).bytes <= *needs.available;
+  };
+  int too_few = before;
+  int enough = before;
+  while (enough < kMaxPartitions && !fits(enough = std::min(2 * enough, kMaxPartitions))) {
+    too_few = enough;
+  }
+  if (!fits(enough)) return std::nullopt;
+  while (enough - too_few > 1) {
+    const int middle = too_few + (enough - too_few) / 2;
+    (fits(middle) ? enough : too_few) = middle;
+  }
+  FittingPartitions found;
+  found.num_partitions = enough;
+  for (const size_t t : types) found.entity_types.push_back(task.config.entities[t].name);
+  return found;
+}
+
+absl::StatusOr<MemoryPlan> PlanMemory(const TrainingTask& task, const MemoryNeeds& needs) {
+  MemoryPlan plan = Plan(task, needs);
+  if (!needs.available.has_value() || plan.bytes <= *needs.available) return plan;
+  const auto gigabytes = [](int64_t bytes) { return static_cast<double>(bytes) * 1e-9; };
+  std::string advice;
+  if (const std::optional<FittingPartitions> fit = FindFittingPartitions(task, needs)) {
+    advice = absl::StrCat("it fits with entities.",
+                          absl::StrJoin(fit->entity_types, ".num_partitions and entities."),
+                          ".num_partitions = ", fit->num_partitions);
+  } else {
+    const auto largest = std::ranges::max_element(plan.parts, {}, &MemoryPlan::Part::bytes);
+    advice = absl::StrFormat("no number of partitions is enough (%s: %.2f GB)", largest->what,
+                             gigabytes(largest->bytes));
+  }
+  return absl::ResourceExhaustedError(absl::StrFormat(
+      "training needs about %.2f GB of memory, and %.2f GB are available: %s; less is needed, too, "
+      "with a smaller dimension, more edge chunks (num_edge_chunks) or fewer threads",
+      gigabytes(plan.bytes), gigabytes(*needs.available), advice));
 }
 
 }  // namespace weft

@@ -107,16 +107,5 @@ TEST(LocalRunSetupTest, WhileItWaitsTheConfigurationMayChange) {
   EXPECT_TRUE(setup->state.places.versions().empty());
 }
 
-// It would be a run from other embeddings than those that were asked for.
-TEST(LocalRunSetupTest, AnInitPathIsRefused) {
-  RunConfig config = Config();
-  config.init_path = "/other";
-
-  EXPECT_THAT(MakeClusterRun(config, 1),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("init_path is /other")));
-  EXPECT_THAT(ContinueClusterRun(config, Waiting(/*complete=*/true), 1),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("init_path")));
-}
-
 }  // namespace
 }  // namespace weft

@@ -176,6 +176,29 @@ TEST_F(LockServiceTest, APassIsTrainedOverTheWire) {
   EXPECT_EQ(checkpoint->partitions_size(), 2);
 }
 
+TEST_F(LockServiceTest, ForeignReplayedAndInventedReleasesChangeNothing) {
+  ASSERT_THAT(SyncStore(), IsOk());
+  ASSERT_THAT(Register(1001), IsOk());
+  ASSERT_THAT(Register(1002), IsOk());
+  const auto done = [&] {
+    const auto state = Call(&v1::LockService::Stub::GetRunState, v1::GetRunStateRequest());
+    EXPECT_THAT(state, IsOk());
+    return state->buckets_done();
+  };
+  const v1::Grant grant = Acquire(1001, 1)->grant();
+  v1::Grant invented = grant;
+  invented.set_token(UINT64_MAX);
+
+  EXPECT_THAT(Release(1002, grant), StatusIs(absl::StatusCode::kAborted));
+  EXPECT_THAT(Release(1001, invented), StatusIs(absl::StatusCode::kAborted));
+  EXPECT_EQ(done(), 0);
+  ASSERT_THAT(Release(1001, grant), IsOk());
+  EXPECT_THAT(Release(1001, grant), IsOk()) << "the same answer";
+  EXPECT_THAT(Release(1002, grant), StatusIs(absl::StatusCode::kAborted));
+  EXPECT_EQ(done(), 1);
+  EXPECT_TRUE(Acquire(1001, 2)->has_grant()) << "it still grants";
+}
+
 TEST_F(LockServiceTest, ALockServerThatIsKilledGoesOnWhereItWas) {
   ASSERT_THAT(SyncStore(), IsOk());
   ASSERT_THAT(Register(1001), IsOk());

@@ -13,6 +13,7 @@ namespace weft {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::IsOk;
 using ::testing::Optional;
@@ -35,7 +36,7 @@ TrainingTask MakeTask(int partitions) {
 }
 
 TEST(MemoryPlanTest, OnePartitionNeedsTheTableOnce) {
-  const auto plan = PlanMemory(MakeTask(1), 0, std::nullopt);
+  const auto plan = PlanMemory(MakeTask(1), {});
   ASSERT_THAT(plan, IsOk());
   EXPECT_GE(plan->bytes, 400 * kMega);
   EXPECT_LE(plan->bytes, 400 * kMega + 100 * kMega);
@@ -43,41 +44,83 @@ TEST(MemoryPlanTest, OnePartitionNeedsTheTableOnce) {
 
 TEST(MemoryPlanTest, StepsDownWhenMemoryIsShort) {
   const TrainingTask task = MakeTask(4);  // a bucket has two partitions of 100 MB
-  const int64_t base = PlanMemory(task, 0, std::nullopt)->bytes - 400 * kMega;
+  const int64_t base = PlanMemory(task, {})->bytes - 400 * kMega;
 
-  const auto all = PlanMemory(task, 0, base + 400 * kMega);
+  const auto all = PlanMemory(task, {0, base + 400 * kMega});
   ASSERT_THAT(all, IsOk());
   EXPECT_TRUE(all->prefetch && all->background_store);
 
-  const auto less = PlanMemory(task, 0, base + 399 * kMega);
+  const auto less = PlanMemory(task, {0, base + 399 * kMega});
   ASSERT_THAT(less, IsOk());
   EXPECT_TRUE(!less->prefetch && less->background_store);
 
-  const auto least = PlanMemory(task, 0, base + 199 * kMega);
+  const auto least = PlanMemory(task, {0, base + 199 * kMega});
   ASSERT_THAT(least, IsOk());
   EXPECT_TRUE(!least->prefetch && !least->background_store);
   EXPECT_EQ(least->bytes, base);
 }
 
 TEST(MemoryPlanTest, RefusesWithBothFigures) {
-  EXPECT_THAT(PlanMemory(MakeTask(1), 0, 100 * kMega),
+  EXPECT_THAT(PlanMemory(MakeTask(1), {0, 100 * kMega}),
               StatusIs(absl::StatusCode::kResourceExhausted,
-                       AllOf(HasSubstr("needs about 0.5 GB"), HasSubstr("0.1 GB are available"),
-                             HasSubstr("num_partitions"))));
+                       AllOf(HasSubstr("needs about 0.47 GB"), HasSubstr("0.10 GB are available"),
+                             HasSubstr("entities.user.num_partitions = "))));
+}
+
+TEST(MemoryPlanTest, SaysWithHowManyPartitionsItFits) {
+  const TrainingTask task = MakeTask(2);
+  const MemoryNeeds needs = {0, 150 * kMega};
+
+  const std::optional<FittingPartitions> fit = FindFittingPartitions(task, needs);
+
+  ASSERT_TRUE(fit.has_value());
+  EXPECT_THAT(fit->entity_types, ElementsAre("user"));
+  EXPECT_GT(fit->num_partitions, 2);
+  EXPECT_THAT(PlanMemory(MakeTask(fit->num_partitions), needs), IsOk());
+  EXPECT_FALSE(PlanMemory(MakeTask(fit->num_partitions - 1), needs).ok());
+}
+
+TEST(MemoryPlanTest, SaysWhenNoNumberOfPartitionsIsEnough) {
+  TrainingTask task = MakeTask(2);
+  task.config.num_batch_negs = task.spec.num_batch_negs = 100'000;  // batches as large as a table
+  EXPECT_EQ(FindFittingPartitions(task, {0, 150 * kMega}), std::nullopt);
+  EXPECT_THAT(PlanMemory(task, {0, 150 * kMega}),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       AllOf(HasSubstr("no number of partitions"), HasSubstr("batches in work"))));
+}
+
+TEST(MemoryPlanTest, ThePartsAreTheWhole) {
+  TrainingTask task = MakeTask(4);
+  task.config.resident_partitions = 5;
+  const auto here = PlanMemory(task, {kMega, std::nullopt});
+  const auto there = PlanMemory(task, {kMega, std::nullopt, /*in_cluster=*/true});
+  ASSERT_THAT(here, IsOk());
+  int64_t sum = 0;
+  for (const MemoryPlan::Part& part : here->parts) sum += part.bytes;
+  EXPECT_EQ(sum, here->bytes);
+  EXPECT_GT(there->bytes, here->bytes);
+}
+
+TEST(MemoryPlanTest, AChunkIsAPartOfTheLargestBucket) {
+  RunConfig config;
+  EXPECT_EQ(LargestEdgeChunk(config, 10), 10);
+  config.max_edges_per_chunk = 4;
+  EXPECT_EQ(LargestEdgeChunk(config, 10), 4);
+  config.num_edge_chunks = 2;
+  EXPECT_EQ(LargestEdgeChunk(config, 10), 5);
 }
 
 TEST(MemoryPlanTest, PrefetchStaysOffWhenConfiguredSo) {
   TrainingTask task = MakeTask(4);
   task.config.prefetch = false;
-  EXPECT_FALSE(PlanMemory(task, 0, std::nullopt)->prefetch);
+  EXPECT_FALSE(PlanMemory(task, {})->prefetch);
 }
 
 TEST(MemoryPlanTest, EdgesCount) {
   TrainingTask task = MakeTask(1);
   task.config.prefetch = false;
-  EXPECT_EQ(
-      PlanMemory(task, 100 * kMega, std::nullopt)->bytes - PlanMemory(task, 0, std::nullopt)->bytes,
-      1200 * kMega);
+  EXPECT_EQ(PlanMemory(task, {100 * kMega, std::nullopt})->bytes - PlanMemory(task, {})->bytes,
+            1200 * kMega);
 }
 
 class AvailableMemoryTest : public ::testing::Test {

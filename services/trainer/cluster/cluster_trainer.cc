@@ -65,15 +65,21 @@ class ClusterTrainerImpl : public ClusterTrainer {
   const std::string& name() const override { return clients_->session().name; }
 
   absl::StatusOr<TrainingSummary> Run() override {
+    // Refused before anything of that size is taken.
+    const absl::StatusOr<MemoryPlan> memory =
+        PlanMemory(task_, {LargestEdgeChunk(task_.config, largest_bucket_), AvailableMemory(),
+                           /*in_cluster=*/true});
+    if (!memory.ok()) {
+      clients_->lock().Leave().IgnoreError();
+      return memory.status();
+    }
     WEFT_ASSIGN_OR_RETURN(const BatchStepFactory* factory, ChooseFactory());
     WEFT_ASSIGN_OR_RETURN(SharedState live, MakeSharedState(task_, *factory));
     WEFT_RETURN_IF_ERROR(factory->Make(task_.spec, &live.parameters).status());
-    WEFT_ASSIGN_OR_RETURN(const MemoryPlan memory,
-                          PlanMemory(task_, largest_bucket_, AvailableMemory()));
     TrainingLoop::Options options;
     options.num_threads = task_.config.NumThreads();
-    options.pipeline.prefetch = memory.prefetch;
-    options.pipeline.background_store = memory.background_store;
+    options.pipeline.prefetch = memory->prefetch;
+    options.pipeline.background_store = memory->background_store;
     options.pipeline.resident_partitions = task_.config.resident_partitions;
     ClusterObserver observer(&clients_->lock());
     TrainingLoop loop(task_, options,
@@ -143,10 +149,8 @@ class ClusterTrainerImpl : public ClusterTrainer {
       const std::string& name =
           i < run.data_sets.size() ? run.data_sets[i].edge_path : task_.config.edge_paths[i];
       sets.push_back({name, data.edge_paths[i].digest});
-      for (const int64_t edges : data.edge_paths[i].bucket_edges) {
-        largest_bucket_ = std::max(largest_bucket_, edges);
-      }
     }
+    largest_bucket_ = data.LargestBucket();
     return clients_->lock().CheckDataSets(std::move(sets));
   }
 

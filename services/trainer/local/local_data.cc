@@ -14,11 +14,16 @@
 
 namespace weft {
 
-int LocalData::NumEdgeChunks(int64_t max_edges_per_chunk) const {
+int64_t LocalData::LargestBucket() const {
   int64_t largest = 0;
   for (const EdgePath& path : edge_paths) {
     for (const int64_t edges : path.bucket_edges) largest = std::max(largest, edges);
   }
+  return largest;
+}
+
+int LocalData::NumEdgeChunks(int64_t max_edges_per_chunk) const {
+  const int64_t largest = LargestBucket();
   return static_cast<int>(
       std::max<int64_t>(1, (largest + max_edges_per_chunk - 1) / max_edges_per_chunk));
 }

@@ -21,6 +21,7 @@ struct LocalData {
   // Of the entities' names, in order; 0 when the data came without a manifest.
   uint64_t entities_digest = 0;
 
+  int64_t LargestBucket() const;  // edges
   // num_edge_chunks that keeps every chunk of every bucket within max_edges_per_chunk.
   int NumEdgeChunks(int64_t max_edges_per_chunk) const;
 };

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -26,6 +27,42 @@ Json ToJson(const Stats& stats) {
     if (std::isfinite(value)) metrics[name] = value;
   }
   return {{"count", stats.count}, {"metrics", std::move(metrics)}};
+}
+
+Stats FromJson(const Json& json) {
+  Stats stats;
+  const auto count = json.find("count");
+  if (count != json.end() && count->is_number_integer()) stats.count = count->get<int64_t>();
+  const auto metrics = json.find("metrics");
+  if (metrics == json.end() || !metrics->is_object()) return stats;
+  for (const auto& [name, value] : metrics->items()) {
+    if (value.is_number()) stats.metrics[name] = value.get<double>();
+  }
+  return stats;
+}
+
+// Of a bucket's line; none of others.
+std::optional<BucketStats> BucketFromJson(const Json& line) {
+  const auto has = [&](const char* key, bool (Json::*is)() const noexcept) {
+    return line.contains(key) && (line[key].*is)();
+  };
+  if (!has("stats", &Json::is_object) || !has("lhs_partition", &Json::is_number_integer) ||
+      !has("rhs_partition", &Json::is_number_integer)) {
+    return std::nullopt;
+  }
+  BucketStats stats;
+  stats.bucket = {line["lhs_partition"].get<PartitionId>(),
+                  line["rhs_partition"].get<PartitionId>()};
+  stats.train = FromJson(line["stats"]);
+  stats.trained_edges = stats.train.count;
+  if (has("eval_stats_before", &Json::is_object)) {
+    stats.eval_before = FromJson(line["eval_stats_before"]);
+    stats.held_out_edges = stats.eval_before->count;
+  }
+  if (has("eval_stats_after", &Json::is_object)) {
+    stats.eval_after = FromJson(line["eval_stats_after"]);
+  }
+  return stats;
 }
 
 void AddPosition(const PassPosition& position, Json* line) {
@@ -134,6 +171,26 @@ absl::Status TrimPassStats(const std::string& path, int64_t num_passes, int64_t 
   }
   if (kept == *contents) return absl::OkStatus();
   return WriteFileAtomically(path, kept);
+}
+
+absl::StatusOr<std::vector<BucketStats>> ReadPassStats(const std::string& path, int64_t pass,
+                                                       int64_t num_buckets) {
+  std::vector<BucketStats> buckets;
+  const absl::StatusOr<std::string> contents = ReadFile(path);
+  if (absl::IsNotFound(contents.status())) return buckets;
+  WEFT_RETURN_IF_ERROR(contents.status());
+  for (const absl::string_view text : absl::StrSplit(*contents, '\n')) {
+    const Json line = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+    if (!line.is_object() || !line.contains("index") || !line["index"].is_number_integer()) {
+      continue;
+    }
+    const auto index = line["index"].get<int64_t>();
+    if (index < pass * num_buckets || index >= (pass + 1) * num_buckets) continue;
+    if (std::optional<BucketStats> stats = BucketFromJson(line)) {
+      buckets.push_back(*std::move(stats));
+    }
+  }
+  return buckets;
 }
 
 }  // namespace weft
