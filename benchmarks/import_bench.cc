@@ -81,7 +81,7 @@ void BM_InternBlock(benchmark::State& state) {
   const DatasetSchema schema = Schema(static_cast<int>(state.range(0)));
   const EntityDictionary relations = RelationDictionary(schema);
   EdgeParser parser(ParserOptions(), schema, relations);
-  Interner interner(schema, /*partitioned=*/true);
+  Interner interner(schema, ',', /*partitioned=*/true);
   std::vector<EdgeBlock> blocks(50);
   std::vector<EdgeRecord> edges;
   std::vector<uint32_t> buckets;
