@@ -72,6 +72,52 @@ TEST(BlockGemmTest, MultipliesEveryShape) {
   });
 }
 
+// Whole vectors, and one or two columns more, by columns that stand as rows.
+TEST(BlockGemmTest, FewColumnsBeyondWholeVectorsAreDotProducts) {
+  ForEveryTarget([] {
+    for (const int64_t n : {1, 2, 17, 18, 49, 50, 51}) {
+      for (const int64_t k : {1, 7, 99, 200}) {
+        SCOPED_TRACE(absl::StrCat(n, " columns, k = ", k));
+        constexpr int64_t kM = 23;
+        const OwnedRows a(kM, k, 1);
+        const OwnedRows b(k, n, 2);
+        const OwnedRows columns(n, k);
+        for (int64_t j = 0; j < n; ++j) {
+          for (int64_t l = 0; l < k; ++l) columns.at(j, l) = b.at(l, j);
+        }
+        const auto multiply = [&](int64_t first, int64_t m, const OwnedRows& c) {
+          MultiplyBlocks({.m = m,
+                          .n = n,
+                          .k = k,
+                          .a = a.row(first),
+                          .a_row = a.block().stride,
+                          .a_col = 1,
+                          .b = b.row(0),
+                          .b_stride = b.block().stride,
+                          .c = c.row(0),
+                          .c_stride = c.block().stride,
+                          .b_columns = columns.row(0),
+                          .b_columns_stride = columns.block().stride,
+                          .scattered = {}});
+        };
+        const OwnedRows all(kM, n);
+        multiply(0, kM, all);
+        for (int64_t i = 0; i < kM; ++i) {
+          const OwnedRows row(1, n);
+          multiply(i, 1, row);
+          for (int64_t j = 0; j < n; ++j) {
+            ASSERT_NEAR(all.at(i, j), Plain(a, false, b, i, j, k),
+                        2e-6 * (1 + std::sqrt(static_cast<double>(k))))
+                << i << ", " << j;
+            // The bits do not depend on where a row stands.
+            ASSERT_EQ(std::bit_cast<uint32_t>(row.at(0, j)), std::bit_cast<uint32_t>(all.at(i, j)));
+          }
+        }
+      }
+    }
+  });
+}
+
 TEST(BlockGemmTest, AddsToScatteredRowsAndOverwritesFreshOnes) {
   ForEveryTarget([] {
     constexpr int64_t kM = 9;

@@ -101,6 +101,7 @@ void Scoring::AllocateTile(int64_t candidates, int64_t queries, Arena* arena,
 void Scoring::ScoreRows(const PreparedRows& candidates, const Queries& queries, int64_t first,
                         ScoredTile* tile) const {
   const RowBlock& rows = candidates.rows;
+  const PreparedRows& prepared = queries.prepared;
   const Tile scores = tile->scores.Rows(first, rows.rows);
   MultiplyBlocks({.m = rows.rows,
                   .n = queries.size(),
@@ -113,9 +114,10 @@ void Scoring::ScoreRows(const PreparedRows& candidates, const Queries& queries, 
                   .c = scores.data,
                   .c_stride = scores.stride,
                   .accumulate = false,
+                  .b_columns = prepared.rows.data + skip_,
+                  .b_columns_stride = prepared.rows.stride,
                   .scattered = {},
                   .prefetch = prefetch_});
-  const PreparedRows& prepared = queries.prepared;
   if (distance()) {
     const size_t before = tile->close.size();
     FinishDistances(rows, prepared.rows, skip_, candidates.norms, prepared.norms,

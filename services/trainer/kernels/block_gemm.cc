@@ -175,7 +175,73 @@ void AnyPanel(const BlockProduct& p, const Part& part, int64_t full) {
   }
 }
 
-void MultiplyBlocksImpl(const BlockProduct& p) {
+// Rows row, row + 1, ..., row + kRows - 1 of C by kColumns columns, as dot products.
+template <int kRows, int kColumns>
+HWY_NOINLINE void Dots(const BlockProduct& p, int64_t row, int64_t column) {
+  const Floats d;
+  const hn::CappedTag<float, 4> few;
+  constexpr int64_t kFew = static_cast<int64_t>(hn::MaxLanes(few));
+  const float* a = p.a + row * p.a_row;
+  const float* b = p.b_columns + column * p.b_columns_stride;
+  Vec sum[kRows][kColumns];
+  hn::Vec<decltype(few)> tail[kRows][kColumns];
+#pragma GCC unroll 16
+  for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 16
+    for (int j = 0; j < kColumns; ++j) {
+      sum[i][j] = hn::Zero(d);
+      tail[i][j] = hn::Zero(few);
+    }
+  }
+  int64_t l = 0;
+  for (; l + kLanes <= p.k; l += kLanes) {
+    Vec bv[kColumns];
+#pragma GCC unroll 16
+    for (int j = 0; j < kColumns; ++j) bv[j] = hn::LoadU(d, b + j * p.b_columns_stride + l);
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; ++i) {
+      const Vec av = hn::LoadU(d, a + i * p.a_row + l);
+#pragma GCC unroll 16
+      for (int j = 0; j < kColumns; ++j) sum[i][j] = hn::MulAdd(av, bv[j], sum[i][j]);
+    }
+  }
+  for (; l + kFew <= p.k; l += kFew) {
+    for (int i = 0; i < kRows; ++i) {
+      for (int j = 0; j < kColumns; ++j) {
+        tail[i][j] = hn::MulAdd(hn::LoadU(few, a + i * p.a_row + l),
+                                hn::LoadU(few, b + j * p.b_columns_stride + l), tail[i][j]);
+      }
+    }
+  }
+  for (int i = 0; i < kRows; ++i) {
+    for (int j = 0; j < kColumns; ++j) {
+      float dot = Sum(sum[i][j]) + hn::GetLane(hn::SumOfLanes(few, tail[i][j]));
+      for (int64_t r = l; r < p.k; ++r) {
+        const hn::CappedTag<float, 1> one;
+        dot =
+            hn::GetLane(hn::MulAdd(hn::Set(one, a[i * p.a_row + r]),
+                                   hn::Set(one, b[j * p.b_columns_stride + r]), hn::Set(one, dot)));
+      }
+      p.c[(row + i) * p.c_stride + column + j] = dot;
+    }
+  }
+}
+
+template <int kColumns>
+void DotColumns(const BlockProduct& p, int64_t column) {
+  constexpr int kRows = 4;
+  int64_t i = 0;
+  for (; i + kRows <= p.m; i += kRows) Dots<kRows, kColumns>(p, i, column);
+  for (; i < p.m; ++i) Dots<1, kColumns>(p, i, column);
+}
+
+void MultiplyBlocksImpl(BlockProduct p) {
+  if (p.b_columns != nullptr && p.n % kLanes <= 2) {
+    const int64_t rest = p.n % kLanes;
+    if (rest == 1) DotColumns<1>(p, p.n - 1);
+    if (rest == 2) DotColumns<2>(p, p.n - 2);
+    p.n -= rest;
+  }
   // Columns: whole vectors, and what is left in a shorter one if that does.
   int64_t full = p.n / kLanes;
   const int64_t rest = p.n - full * kLanes;

@@ -48,6 +48,11 @@ struct BlockProduct {
   float* c = nullptr;
   int64_t c_stride = 0;
   bool accumulate = false;
+  // B once more with its columns as rows, [n, k], if it is at hand; only with a_col = 1, into `c`,
+  // and without `accumulate`. One or two columns beyond whole vectors are dot products then: a
+  // vector for them would be nearly empty. So these columns' bits may differ from the others'.
+  const float* b_columns = nullptr;
+  int64_t b_columns_stride = 0;
   ScatteredRows scattered;  // if it has rows, instead of `c`, `c_stride` and `accumulate`
   PrefetchQueue* prefetch = nullptr;
 };
