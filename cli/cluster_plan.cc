@@ -15,6 +15,12 @@ namespace weft::cli {
 namespace {
 
 constexpr int64_t kProgramBytes = int64_t{48} << 20;
+// Measured (docs/planning.md): what partition servers take beside streams and versions, what
+// parameter servers do for their write buffers, and how often they hold what is shared while it is
+// stored.
+constexpr int64_t kStoreBytes = int64_t{64} << 20;
+constexpr int64_t kWriteBufferBytes = int64_t{128} << 20;
+constexpr int64_t kSnapshotCopies = 4;
 constexpr int64_t kStreamBytes = int64_t{16} << 20;  // of each trainer, at a partition server
 // A bucket's state, statistics and places; statistics are kept for two passes.
 constexpr int64_t kBucketBytes = 1'500;
@@ -110,11 +116,12 @@ class Planner {
     const int64_t edge_bytes = config_.HasClusterEdges() ? replicas * edges * EdgeBytes(true) : 0;
     RolePlan role = {"partition server", servers, 0, DivideUp(kept + edge_bytes, servers), {}, {}};
     role.parts.push_back({"program", kProgramBytes});
+    role.parts.push_back({"store", kStoreBytes});
     role.parts.push_back({"streams", options_.trainers * kStreamBytes});
     if (options_.memory_store) {
       role.parts.push_back({"versions of partitions", DivideUp(kept, servers)});
     }
-    const int64_t per_server = kProgramBytes + options_.trainers * kStreamBytes;
+    const int64_t per_server = kProgramBytes + kStoreBytes + options_.trainers * kStreamBytes;
     std::string advice = "use fewer trainers";
     if (options_.memory_store && options_.memory.value_or(0) > per_server) {
       advice = absl::StrCat("with ", DivideUp(kept, *options_.memory - per_server),
@@ -134,13 +141,18 @@ class Planner {
     const int64_t rows = DivideUp(bytes_.shared_rows, servers) * 32;  // versions and changes
     const int64_t values = DivideUp(bytes_.shared, servers);
     RolePlan role = {"parameter server", servers, 0, 3 * values, {}, {}};
-    role.parts = {{"program", kProgramBytes}, {"rows", values + rows}, {"snapshots", 2 * values}};
-    const int64_t left = options_.memory.value_or(0) - kProgramBytes;
+    const int64_t buffers = std::min(kWriteBufferBytes, 4 * values);
+    role.parts = {{"program", kProgramBytes},
+                  {"rows", values + rows},
+                  {"write buffers", buffers},
+                  {"snapshots", kSnapshotCopies * values}};
+    const int64_t left = options_.memory.value_or(0) - kProgramBytes - buffers;
     std::string advice = "give it more";
     if (left > 0) {
-      advice = absl::StrCat("with ", DivideUp(3 * bytes_.shared + 32 * bytes_.shared_rows, left),
-                            " of them it fits (--param-servers); a large entity type moves less "
-                            "with more than one partition");
+      advice = absl::StrCat(
+          "with ", DivideUp((1 + kSnapshotCopies) * bytes_.shared + 32 * bytes_.shared_rows, left),
+          " of them it fits (--param-servers); a large entity type moves less "
+          "with more than one partition");
     }
     return Add(std::move(role), advice);
   }
