@@ -294,6 +294,7 @@ absl::StatusOr<BatchStats> FusedBatchStep::Run(EdgeBatch batch, const SampledNeg
   c.backward = backward;
   c.scores = scores;
   c.scoring.set_prefetch(&c.prefetch);
+  if (backward) c.scoring.set_queries_stand_alone();
   WEFT_CHECK(tables.lhs.dimension == c.dim && tables.rhs.dimension == c.dim);
   features_.Pool(spec_.max_norm, &arena_, &batch, &tables);
   Begin(batch, negatives, tables);

@@ -114,7 +114,7 @@ void Scoring::ScoreRows(const PreparedRows& candidates, const Queries& queries, 
                   .c = scores.data,
                   .c_stride = scores.stride,
                   .accumulate = false,
-                  .b_columns = prepared.rows.data + skip_,
+                  .b_columns = queries_stand_alone_ ? prepared.rows.data + skip_ : nullptr,
                   .b_columns_stride = prepared.rows.stride,
                   .scattered = {},
                   .prefetch = prefetch_});

@@ -78,6 +78,10 @@ class Scoring {
   bool normalizes() const { return comparator_ == Comparator::kCos; }
   // What the matrix products prefetch; nullptr: nothing.
   void set_prefetch(PrefetchQueue* queue) { prefetch_ = queue; }
+  // Faster: the last one or two queries of a tile may be scored in another order of additions. A
+  // query's scores stay comparable with each other, but not to the bit with the same query's in
+  // another place, as ranking and evaluation want them.
+  void set_queries_stand_alone() { queries_stand_alone_ = true; }
 
   // Space for what is kept of `rows`.
   PreparedRows Allocate(const RowBlock& rows, Arena* arena) const;
@@ -117,6 +121,7 @@ class Scoring {
   Comparator comparator_;
   int64_t skip_;
   PrefetchQueue* prefetch_ = nullptr;
+  bool queries_stand_alone_ = false;
 };
 
 }  // namespace weft
