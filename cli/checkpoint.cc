@@ -11,29 +11,20 @@
 #include "cli/checkpoint_pull.h"
 #include "cli/checkpoint_push.h"
 #include "cli/commands.h"
+#include "cli/operator_options.h"
 #include "cli/progress.h"
 #include "cli/run_status.h"
 #include "services/common/status_macros.h"
-#include "services/lock_server/grpc_operator_client.h"
 
 namespace weft::cli {
 namespace {
 
-struct Flags {
-  std::string address;
+struct Flags : OperatorFlags {
   int64_t version = 0;
   std::string folder;
-  bool insecure = false;
   bool undo = false;
   bool beginning = false;
 };
-
-absl::StatusOr<std::unique_ptr<GrpcOperatorClient>> Connect(const Flags& flags) {
-  GrpcOperatorClient::Options options;
-  options.address = flags.address;
-  options.security.allow_plain_text = flags.insecure;
-  return GrpcOperatorClient::Create(std::move(options));
-}
 
 absl::Status List(const Flags& flags) {
   WEFT_ASSIGN_OR_RETURN(const auto lock_server, Connect(flags));
@@ -120,8 +111,7 @@ absl::Status Rollback(const Flags& flags) {
 
 void AddCommand(CLI::App* command, const std::string& name, const std::shared_ptr<Flags>& flags,
                 Action* action, absl::Status (*run)(const Flags&)) {
-  command->add_option("ADDRESS", flags->address, "The lock server's host:port")->required();
-  command->add_flag("--insecure", flags->insecure, "Plain text beyond this machine");
+  AddOperatorFlags(*command, flags.get());
   command->callback([flags, action, run, name] {
     *action = [flags, run, name] {
       const absl::Status status = run(*flags);

@@ -3,6 +3,8 @@
 #include <CLI/App.hpp>
 #include <iostream>
 
+#include "cli/config_options.h"
+
 namespace weft::cli {
 
 void AddCheckpointOptions(CLI::App& command, Checkpoint::Options* options) {
@@ -14,12 +16,7 @@ void AddCheckpointOptions(CLI::App& command, Checkpoint::Options* options) {
       .add_option("--entities", options->entity_path,
                   "Folder with the names of entities and relations (default: entity_path)")
       ->type_name("DIR");
-  command
-      .add_option("-p,--set,--param", options->overrides,
-                  "Override a key of the configuration: lr=0.1")
-      ->type_name("KEY=VALUE")
-      ->expected(1)
-      ->take_all();
+  AddOverrides(command, &options->overrides, "Override a key of the configuration: lr=0.1");
 }
 
 absl::StatusOr<Checkpoint> OpenCheckpoint(const std::string& command,

@@ -18,6 +18,7 @@
 #include "cli/checkpoint_push.h"
 #include "cli/cluster_processes.h"
 #include "cli/commands.h"
+#include "cli/config_options.h"
 #include "cli/edge_upload.h"
 #include "cli/progress.h"
 #include "cli/reference_hook.h"
@@ -363,10 +364,7 @@ void AddClusterCommand(CLI::App& app, Action* action) {
       "up", "Train with real processes: servers and trainers, until the run is over");
   const auto flags = std::make_shared<Flags>();
   command->add_option("CONFIG", flags->config, "The configuration, JSON")->required();
-  command->add_option("-p,--set,--param", flags->overrides, "Override a key: lr=0.1, num_epochs=30")
-      ->type_name("KEY=VALUE")
-      ->expected(1)
-      ->take_all();
+  AddOverrides(*command, &flags->overrides, "Override a key: lr=0.1, num_epochs=30");
   command->add_option("--trainers", flags->trainers, "How many trainers")
       ->check(CLI::Range(1, 256));
   command->add_option("--partition-servers", flags->partition_servers, "How many partition servers")

@@ -7,24 +7,15 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "cli/commands.h"
+#include "cli/operator_options.h"
 #include "services/common/status_macros.h"
-#include "services/lock_server/grpc_operator_client.h"
 
 namespace weft::cli {
 namespace {
 
-struct Flags {
-  std::string address;
+struct Flags : OperatorFlags {
   std::string store;
-  bool insecure = false;
 };
-
-absl::StatusOr<std::unique_ptr<GrpcOperatorClient>> Connect(const Flags& flags) {
-  GrpcOperatorClient::Options options;
-  options.address = flags.address;
-  options.security.allow_plain_text = flags.insecure;
-  return GrpcOperatorClient::Create(std::move(options));
-}
 
 absl::Status Pause(const Flags& flags) {
   WEFT_ASSIGN_OR_RETURN(const auto lock_server, Connect(flags));
@@ -56,8 +47,7 @@ CLI::App* AddCommand(CLI::App* group, const std::string& name, const std::string
                      const std::shared_ptr<Flags>& flags, Action* action,
                      absl::Status (*run)(const Flags&)) {
   CLI::App* const command = group->add_subcommand(name, about);
-  command->add_option("ADDRESS", flags->address, "The lock server's host:port")->required();
-  command->add_flag("--insecure", flags->insecure, "Plain text beyond this machine");
+  AddOperatorFlags(*command, flags.get());
   command->callback([flags, action, run, name] {
     *action = [flags, run, name] {
       const absl::Status status = run(*flags);

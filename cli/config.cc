@@ -7,6 +7,7 @@
 
 #include "cli/commands.h"
 #include "cli/config_init.h"
+#include "cli/config_options.h"
 #include "cli/reference_hook.h"
 #include "services/common/run_config.h"
 
@@ -35,12 +36,8 @@ void AddCheck(CLI::App& config, Action* action) {
       "check", "Tell everything that is wrong with a configuration, or print what it comes to");
   const auto options = std::make_shared<CheckOptions>();
   command->add_option("CONFIG", options->path, "The configuration, JSON")->required();
-  command
-      ->add_option("-p,--set,--param", options->overrides,
-                   "Override a key: lr=0.1, entities.user.num_partitions=4, edge_paths=a,b")
-      ->type_name("KEY=VALUE")
-      ->expected(1)
-      ->take_all();
+  AddOverrides(*command, &options->overrides,
+               "Override a key: lr=0.1, entities.user.num_partitions=4, edge_paths=a,b");
   command->add_flag("--pbg", options->pbg, "Print only the keys that PyTorch-BigGraph knows");
   command->footer(
       "Example:\n"

@@ -15,6 +15,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "cli/commands.h"
+#include "cli/config_options.h"
 #include "cli/edge_upload.h"
 #include "cli/progress.h"
 #include "cli/reference_hook.h"
@@ -388,12 +389,8 @@ void AddImportCommand(CLI::App& app, Action* action) {
   command->add_flag("--insecure", flags->insecure, "With --to: plain text beyond this machine");
   command->add_flag("--pbg-compatible", flags->import.pbg_compatible,
                     "Write files for empty buckets too when there are more than 4,096 buckets");
-  command
-      ->add_option("-p,--set,--param", flags->overrides,
-                   "Override a key: entities.user.num_partitions=4, edge_paths=a,b")
-      ->type_name("KEY=VALUE")
-      ->expected(1)
-      ->take_all();
+  AddOverrides(*command, &flags->overrides,
+               "Override a key: entities.user.num_partitions=4, edge_paths=a,b");
   AddReportOption(*command, &flags->json, "Write what was done as JSON to this file");
   command->footer(
       "Example:\n"

@@ -15,6 +15,7 @@
 #include "absl/strings/str_join.h"
 #include "cli/cluster_plan.h"
 #include "cli/commands.h"
+#include "cli/config_options.h"
 #include "cli/edge_upload.h"
 #include "cli/epoch_estimate.h"
 #include "cli/progress.h"
@@ -238,10 +239,7 @@ void AddPlanCommand(CLI::App& app, Action* action) {
       ->type_name("N")
       ->check(CLI::PositiveNumber)
       ->default_str("");
-  command->add_option("--set", flags->overrides, "Override a key: lr=0.1, num_epochs=30")
-      ->type_name("KEY=VALUE")
-      ->expected(1)
-      ->take_all();
+  AddOverrides(*command, &flags->overrides, "Override a key: lr=0.1, num_epochs=30");
   AddReportOption(*command, &flags->json, "Write the plan as JSON to this file");
   command->footer(
       "Example:\n"

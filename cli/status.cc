@@ -9,29 +9,20 @@
 #include <string>
 
 #include "cli/commands.h"
+#include "cli/operator_options.h"
 #include "cli/run_status.h"
 #include "services/common/shutdown_signals.h"
 #include "services/common/status_macros.h"
-#include "services/lock_server/grpc_operator_client.h"
 
 namespace weft::cli {
 namespace {
 
 constexpr absl::Duration kWatchInterval = absl::Seconds(1);
 
-struct Flags {
-  std::string address;
+struct Flags : OperatorFlags {
   bool watch = false;
   bool json = false;
-  bool insecure = false;
 };
-
-absl::StatusOr<std::unique_ptr<GrpcOperatorClient>> Connect(const Flags& flags) {
-  GrpcOperatorClient::Options options;
-  options.address = flags.address;
-  options.security.allow_plain_text = flags.insecure;
-  return GrpcOperatorClient::Create(std::move(options));
-}
 
 bool IsOver(const v1::GetRunStateResponse& state) {
   return state.phase() == v1::RUN_PHASE_DONE || state.phase() == v1::RUN_PHASE_FAILED;
@@ -84,10 +75,9 @@ absl::Status Run(const Flags& flags) {
 void AddStatusCommand(CLI::App& app, Action* action) {
   CLI::App* const command = app.add_subcommand("status", "What a cluster is doing");
   const auto flags = std::make_shared<Flags>();
-  command->add_option("ADDRESS", flags->address, "The lock server's host:port")->required();
+  AddOperatorFlags(*command, flags.get());
   command->add_flag("--watch", flags->watch, "Look again whenever something changes");
   command->add_flag("--json", flags->json, "For machines");
-  command->add_flag("--insecure", flags->insecure, "Plain text beyond this machine");
   command->footer("Example:\n  weft status 127.0.0.1:7000 --watch\n");
   command->callback([flags, action] {
     *action = [flags] {
