@@ -35,11 +35,8 @@ int64_t SharedTableBytes(const TrainingTask& task) {
 
 int64_t ParameterBytes(const TrainingTask& task) {
   int64_t floats = 0;
-  const ParameterSet parameters = MakeInitialParameters(task.spec);
-  for (const Parameter& parameter : parameters.all()) {
-    floats += parameter.values.size() + parameter.adagrad_sums.size();
-  }
-  return 4 * floats;
+  for (const ParameterShape& shape : ParameterShapes(task.spec)) floats += shape.rows * shape.cols;
+  return 2 * 4 * floats;  // with their Adagrad sums
 }
 
 struct PartitionBytes {
@@ -150,19 +147,21 @@ std::optional<FittingPartitions> FindFittingPartitions(const TrainingTask& task,
   if (!needs.available.has_value()) return std::nullopt;
   std::vector<size_t> types;
   int before = 1;
-  size_t largest = 0;
+  std::optional<size_t> largest;
   const auto bytes_of = [&](size_t t) {
     const std::vector<int64_t>& counts = task.entity_counts[t];
     return std::accumulate(counts.begin(), counts.end(), int64_t{0}) *
            RowBytes(task, static_cast<EntityTypeId>(t));
   };
   for (size_t t = 0; t < task.entity_counts.size(); ++t) {
-    if (bytes_of(t) > bytes_of(largest)) largest = t;
+    if (task.config.entities[t].featurized) continue;  // has one partition always
+    if (!largest.has_value() || bytes_of(t) > bytes_of(*largest)) largest = t;
     if (task.entity_counts[t].size() == 1) continue;
     types.push_back(t);
     before = std::max(before, static_cast<int>(task.entity_counts[t].size()));
   }
-  if (std::ranges::find(types, largest) == types.end()) types.push_back(largest);
+  if (!largest.has_value()) return std::nullopt;
+  if (std::ranges::find(types, *largest) == types.end()) types.push_back(*largest);
   const auto fits = [&](int num_partitions) {
     MemoryNeeds then = needs;
     const double share = static_cast<double>(before) / num_partitions;

@@ -89,6 +89,15 @@ TEST(MemoryPlanTest, SaysWhenNoNumberOfPartitionsIsEnough) {
                        AllOf(HasSubstr("no number of partitions"), HasSubstr("batches in work"))));
 }
 
+// A featurized type has one partition always.
+TEST(MemoryPlanTest, DoesNotAdviseToCutWhatCannotBeCut) {
+  TrainingTask task = MakeTask(1);
+  task.config.entities[0].featurized = true;
+  EXPECT_EQ(FindFittingPartitions(task, {0, 100 * kMega}), std::nullopt);
+  EXPECT_THAT(PlanMemory(task, {0, 100 * kMega}),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("no number of partitions")));
+}
+
 TEST(MemoryPlanTest, ThePartsAreTheWhole) {
   TrainingTask task = MakeTask(4);
   task.config.resident_partitions = 5;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "services/common/random.h"
@@ -10,46 +11,51 @@
 namespace weft {
 namespace {
 
-void AddOperatorParameters(const ModelSpec& spec, RelationTypeId r, Side side,
-                           ParameterSet* parameters) {
+using Initial = ParameterShape::Initial;
+
+void AddOperatorShapes(const ModelSpec& spec, RelationTypeId r, Side side,
+                       std::vector<ParameterShape>* shapes) {
   const int64_t dim = spec.dimension(r);
   const int64_t n = spec.dynamic() ? spec.num_dynamic_relations : 1;
-  // A parameter of `cols` floats for each relation, shaped [n, tail...] or [tail...].
-  auto add = [&](std::string_view name, bool plural, std::vector<int64_t> tail) -> FloatBlock& {
+  // A parameter of the product of `tail` floats for each relation, shaped [n, tail...] or
+  // [tail...].
+  auto add = [&](std::string_view name, bool plural, std::vector<int64_t> tail, Initial initial) {
     int64_t cols = 1;
     for (const int64_t t : tail) cols *= t;
-    std::vector<int64_t> shape = tail;
-    if (spec.dynamic()) shape.insert(shape.begin(), n);
+    if (spec.dynamic()) tail.insert(tail.begin(), n);
     const std::string full = absl::StrCat(std::string(name), plural && spec.dynamic() ? "s" : "");
-    return parameters->Add(OperatorParameterName(r, side, full), shape, n, cols).values;
-  };
-  auto add_linear = [&] {
-    FloatBlock& values = add("linear_transformation", true, {dim, dim});
-    for (int64_t i = 0; i < n; ++i) {
-      for (int64_t k = 0; k < dim; ++k) values.row(i)[k * dim + k] = 1;
-    }
+    shapes->push_back({OperatorParameterName(r, side, full), std::move(tail), n, cols, initial});
   };
   switch (spec.relation(r).op) {
     case Operator::kNone:
     case Operator::kCustom:
       break;
     case Operator::kTranslation:
-      add("translation", true, {dim});
+      add("translation", true, {dim}, Initial::kZero);
       break;
     case Operator::kDiagonal:
-      std::ranges::fill(add("diagonal", true, {dim}).span(), 1.0f);
+      add("diagonal", true, {dim}, Initial::kOne);
       break;
     case Operator::kLinear:
-      add_linear();
+      add("linear_transformation", true, {dim, dim}, Initial::kIdentity);
       break;
     case Operator::kAffine:
-      add_linear();
-      add("translation", true, {dim});
+      add("linear_transformation", true, {dim, dim}, Initial::kIdentity);
+      add("translation", true, {dim}, Initial::kZero);
       break;
     case Operator::kComplexDiagonal:
-      std::ranges::fill(add("real", false, {dim / 2}).span(), 1.0f);
-      add("imag", false, {dim / 2});
+      add("real", false, {dim / 2}, Initial::kOne);
+      add("imag", false, {dim / 2}, Initial::kZero);
       break;
+  }
+}
+
+void FillInitialValues(const ParameterShape& shape, FloatBlock* values) {
+  if (shape.initial == Initial::kOne) std::ranges::fill(values->span(), 1.0f);
+  if (shape.initial != Initial::kIdentity) return;
+  const int64_t dim = shape.shape.back();
+  for (int64_t i = 0; i < shape.rows; ++i) {
+    for (int64_t k = 0; k < dim; ++k) values->row(i)[k * dim + k] = 1;
   }
 }
 
@@ -64,18 +70,31 @@ std::string GlobalEmbeddingName(const std::string& entity_type) {
   return absl::StrCat("entities/", entity_type, "/global_embedding");
 }
 
-ParameterSet MakeInitialParameters(const ModelSpec& spec) {
-  ParameterSet parameters;
+std::vector<ParameterShape> ParameterShapes(const ModelSpec& spec) {
+  std::vector<ParameterShape> shapes;
   for (const Side side : kSides) {
     if (side == Side::kLhs && !spec.dynamic()) continue;
     for (size_t r = 0; r < spec.relations.size(); ++r) {
-      AddOperatorParameters(spec, static_cast<RelationTypeId>(r), side, &parameters);
+      AddOperatorShapes(spec, static_cast<RelationTypeId>(r), side, &shapes);
     }
   }
   if (spec.global_emb) {
     for (const EntityTypeSpec& type : spec.entity_types) {
-      parameters.Add(GlobalEmbeddingName(type.name), {type.dimension}, 1, type.dimension);
+      shapes.push_back({GlobalEmbeddingName(type.name),
+                        {type.dimension},
+                        1,
+                        type.dimension,
+                        ParameterShape::Initial::kZero});
     }
+  }
+  return shapes;
+}
+
+ParameterSet MakeInitialParameters(const ModelSpec& spec) {
+  ParameterSet parameters;
+  for (const ParameterShape& shape : ParameterShapes(spec)) {
+    Parameter& added = parameters.Add(shape.name, shape.shape, shape.rows, shape.cols);
+    FillInitialValues(shape, &added.values);
   }
   return parameters;
 }

@@ -13,7 +13,10 @@
 // Names have the plural `s` for dynamic relations (PBG's), except real and imag.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "services/common/embedding_partition.h"
 #include "services/common/parameter_set.h"
@@ -21,6 +24,20 @@
 #include "services/trainer/model/model_spec.h"
 
 namespace weft {
+
+// A parameter that a model has: `rows` x `cols` is the shape of its block.
+struct ParameterShape {
+  enum class Initial { kZero, kOne, kIdentity };
+
+  std::string name;
+  std::vector<int64_t> shape;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  Initial initial = Initial::kZero;
+};
+
+// In the order of a ParameterSet. Built-in operators only, as below.
+std::vector<ParameterShape> ParameterShapes(const ModelSpec& spec);
 
 // Built-in operators only; a custom operator's parameters are added by who registered it.
 ParameterSet MakeInitialParameters(const ModelSpec& spec);
