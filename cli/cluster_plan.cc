@@ -52,10 +52,9 @@ ModelBytes BytesOf(const TrainingTask& task) {
                       (task.config.UsesEntityType(type, Side::kRhs) ? 1 : 0);
     bytes.of_bucket += sides * *std::ranges::max_element(counts) * row;
   }
-  const ParameterSet parameters = MakeInitialParameters(task.spec);
-  for (const Parameter& parameter : parameters.all()) {
-    bytes.shared += 4 * (parameter.values.size() + parameter.adagrad_sums.size());
-    bytes.shared_rows += parameter.values.rows() + parameter.adagrad_sums.rows();
+  for (const ParameterShape& shape : ParameterShapes(task.spec)) {  // and sums of the same shape
+    bytes.shared += 2 * 4 * shape.rows * shape.cols;
+    bytes.shared_rows += 2 * shape.rows;
   }
   return bytes;
 }
@@ -70,9 +69,8 @@ class Planner {
       : config_(config), data_(data), options_(options) {}
 
   absl::StatusOr<ClusterPlan> Run() {
-    task_.config = config_;
-    task_.entity_counts = data_.entity_counts;
-    WEFT_ASSIGN_OR_RETURN(task_.spec, MakeModelSpec(config_, data_.num_dynamic_relations));
+    WEFT_ASSIGN_OR_RETURN(
+        task_, MakeTrainingTask(config_, data_.entity_counts, data_.num_dynamic_relations));
     bytes_ = BytesOf(task_);
     plan_.model_bytes = bytes_.partitioned + bytes_.shared;
     WEFT_RETURN_IF_ERROR(AddTrainers());

@@ -15,11 +15,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cli/commands.h"
+#include "cli/config_options.h"
 #include "cli/progress.h"
 #include "cli/reference_hook.h"
 #include "cli/report_file.h"
 #include "cli/train_report.h"
-#include "graph/dataset_manifest.h"
 #include "services/common/available_memory.h"
 #include "services/common/logging.h"
 #include "services/common/mutex.h"
@@ -146,10 +146,9 @@ class TrainCommand {
     const auto start = std::chrono::steady_clock::now();
     // What can be refused is refused before anything is written.
     WEFT_ASSIGN_OR_RETURN(const BatchStepFactory* factory, ChooseFactory(config_));
-    WEFT_RETURN_IF_ERROR(
-        CheckDataset(DatasetSchemaOf(config_), config_.entity_path, config_.edge_paths));
-    WEFT_ASSIGN_OR_RETURN(TrainingTask task, LoadTrainingTask(config_, 0));
-    WEFT_ASSIGN_OR_RETURN(const LocalData data, ReadLocalData(config_));
+    WEFT_ASSIGN_OR_RETURN(LocalData data, ReadLocalData(config_));
+    WEFT_ASSIGN_OR_RETURN(TrainingTask task, MakeTrainingTask(config_, data.entity_counts,
+                                                              data.num_dynamic_relations));
     WEFT_ASSIGN_OR_RETURN(
         const MemoryPlan memory,
         PlanMemory(task, {LargestEdgeChunk(config_, data.LargestBucket()), AvailableMemory()}));
@@ -158,6 +157,7 @@ class TrainCommand {
 
     std::unique_ptr<TrainDisplay> display;
     LocalRun::Options options;
+    options.data = std::move(data);
     options.on_commit = [&](const CompletePass& pass) {
       if (display != nullptr) display->OnCommit(pass);
     };
@@ -256,12 +256,7 @@ void AddTrainCommand(CLI::App& app, Action* action) {
       app.add_subcommand("train", "Train on this machine, or go on where an earlier call stopped");
   const auto flags = std::make_shared<Flags>();
   command->add_option("CONFIG", flags->config, "The configuration, JSON")->required();
-  command
-      ->add_option("-p,--set,--param", flags->overrides,
-                   "Override a key: lr=0.1, num_epochs=30, edge_paths=a")
-      ->type_name("KEY=VALUE")
-      ->expected(1)
-      ->take_all();
+  AddOverrides(*command, &flags->overrides, "Override a key: lr=0.1, num_epochs=30, edge_paths=a");
   command->add_option("--threads", flags->threads, "HOGWILD threads (default: as configured)")
       ->type_name("N")
       ->check(CLI::Range(1, 1024))

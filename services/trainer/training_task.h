@@ -33,8 +33,9 @@ struct TrainingTask {
   }
 };
 
-// Reads the entity counts (and, for dynamic relations, their number) from `config.entity_path`.
-// Errors: NotFound, DataLoss (see graph/entity_files.h); InvalidArgument (see MakeModelSpec).
-absl::StatusOr<TrainingTask> LoadTrainingTask(const RunConfig& config, uint64_t seed);
+// The seed is left to the run. Errors: InvalidArgument (see MakeModelSpec).
+absl::StatusOr<TrainingTask> MakeTrainingTask(
+    const RunConfig& config, const std::vector<std::vector<int64_t>>& entity_counts,
+    int64_t num_dynamic_relations);
 
 }  // namespace weft

@@ -14,6 +14,7 @@
 #include "graph/entity_files.h"
 #include "services/common/random.h"
 #include "services/common/status_macros.h"
+#include "services/trainer/local/local_data.h"
 #include "services/trainer/local/local_run.h"
 #include "services/trainer/training_loop.h"
 #include "tests/testing/status_matchers.h"
@@ -78,9 +79,14 @@ class TrainingLocalTest : public ::testing::Test {
       if (++trained >= batches) stop = true;
       return absl::OkStatus();
     };
-    WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<LocalRun> run, LocalRun::Open(config_, {}));
-    WEFT_ASSIGN_OR_RETURN(const TrainingTask task,
-                          LoadTrainingTask(run->config(), *run->config().seed));
+    WEFT_ASSIGN_OR_RETURN(const LocalData data, ReadLocalData(config_));
+    LocalRun::Options open;
+    open.data = data;
+    WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<LocalRun> run,
+                          LocalRun::Open(config_, std::move(open)));
+    WEFT_ASSIGN_OR_RETURN(TrainingTask task, MakeTrainingTask(run->config(), data.entity_counts,
+                                                              data.num_dynamic_relations));
+    task.seed = *run->config().seed;
     WEFT_ASSIGN_OR_RETURN(SharedState live, MakeSharedState(task, steps));
     TrainingLoop::Options options;
     options.num_threads = 2;

@@ -124,16 +124,17 @@ class ClusterTrainerImpl : public ClusterTrainer {
   }
 
   absl::Status MakeTask(const GrpcLockClient::RunInfo& run) {
-    task_.seed = run.seed;
-    task_.config.seed = run.seed;
-    task_.entity_counts = run.entity_counts;
     bool fits = run.entity_counts.size() == task_.config.entities.size();
     for (size_t t = 0; fits && t < run.entity_counts.size(); ++t) {
       fits = run.entity_counts[t].size() ==
              static_cast<size_t>(task_.config.entities[t].num_partitions);
     }
     if (!fits) return absl::InvalidArgumentError("the lock server's entity counts are not whole");
-    WEFT_ASSIGN_OR_RETURN(task_.spec, MakeModelSpec(task_.config, run.num_dynamic_relations));
+    RunConfig config = std::move(task_.config);
+    config.seed = run.seed;
+    WEFT_ASSIGN_OR_RETURN(task_,
+                          MakeTrainingTask(config, run.entity_counts, run.num_dynamic_relations));
+    task_.seed = run.seed;
     return absl::OkStatus();
   }
 

@@ -40,7 +40,11 @@ class LocalRunImpl : public LocalRun {
       : config_(config), options_(std::move(options)), dir_(MakeDir(config)) {}
 
   absl::Status Open() {
-    WEFT_ASSIGN_OR_RETURN(data_, ReadLocalData(config_));
+    if (options_.data.has_value()) {
+      data_ = *std::move(options_.data);
+    } else {
+      WEFT_ASSIGN_OR_RETURN(data_, ReadLocalData(config_));
+    }
     WEFT_ASSIGN_OR_RETURN(folder_lock_, LocalFolderLock::Acquire(config_.checkpoint_path));
     absl::StatusOr<LocalStart> start = Check();
     if (!start.ok()) {

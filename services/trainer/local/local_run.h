@@ -15,6 +15,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,12 +25,15 @@
 #include "services/lock_server/run_coordinator.h"
 #include "services/param_server/param_client.h"
 #include "services/partition_server/partition_client.h"
+#include "services/trainer/local/local_data.h"
 
 namespace weft {
 
 class LocalRun {
  public:
   struct Options {
+    // What ReadLocalData gave for the configuration; it is read when nobody has yet.
+    std::optional<LocalData> data = std::nullopt;
     // Called after each committed version, on the thread that committed it.
     std::function<void(const CompletePass&)> on_commit;
     // Called with the name of each step of making a version; for crash tests.
