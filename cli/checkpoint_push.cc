@@ -281,9 +281,12 @@ class Pusher {
           int64_t{run_.config.NumPartitions(Side::kLhs)} * run_.config.NumPartitions(Side::kRhs);
       WEFT_ASSIGN_OR_RETURN(const std::vector<BucketStats> buckets,
                             ReadPassStats(dir_->StatsPath(), dir_version_ - 1, num_buckets));
-      if (buckets.size() <= kMaxBuckets) {
-        for (const BucketStats& stats : buckets)
+      if (buckets.size() > kMaxBuckets) {
+        Note("the statistics of its last pass are left out: there are too many buckets");
+      } else {
+        for (const BucketStats& stats : buckets) {
           *request.add_buckets() = BucketReportToProto(stats);
+        }
       }
     }
     *request.mutable_position() = ToProto(position_);
