@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <new>
 
@@ -13,7 +14,8 @@ namespace {
 constexpr size_t kHugePage = size_t{2} << 20;
 constexpr size_t kPiece = 2 * kHugePage;
 constexpr size_t kMapped = kHugePage;  // what is smaller is the heap's
-constexpr size_t kMaxKept = 16;
+constexpr size_t kUsedForOneKept = 10;
+constexpr size_t kMinKept = 2;
 
 char* MapPiece() {
   void* const mapped = mmap(nullptr, kPiece + kHugePage, PROT_READ | PROT_WRITE,
@@ -39,13 +41,19 @@ char* SegmentMemory::Allocate(size_t bytes) {
   if (bytes < kMapped) return new (std::nothrow) char[bytes];
   {
     MutexLock lock(&mu_);
+    ++in_use_;
     if (!kept_.empty()) {
       char* const piece = kept_.back();
       kept_.pop_back();
       return piece;
     }
   }
-  return MapPiece();
+  char* const piece = MapPiece();
+  if (piece == nullptr) {
+    MutexLock lock(&mu_);
+    --in_use_;
+  }
+  return piece;
 }
 
 void SegmentMemory::Free(char* memory, size_t bytes) {
@@ -55,7 +63,8 @@ void SegmentMemory::Free(char* memory, size_t bytes) {
   }
   {
     MutexLock lock(&mu_);
-    if (kept_.size() < kMaxKept) {
+    --in_use_;
+    if (kept_.size() < std::max(kMinKept, in_use_ / kUsedForOneKept)) {
       kept_.push_back(memory);
       return;
     }

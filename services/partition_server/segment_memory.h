@@ -1,8 +1,8 @@
 // SegmentMemory is memory for segments: mapped apart from the heap, in huge pages where there are
 // some, so that what is freed goes back at once and what is filled costs few page faults.
 //
-// A few freed pieces are kept for the next upload. Thread-safety: all methods may be called from
-// any thread.
+// Some freed pieces are kept for the next upload: a tenth of what is in use. Thread-safety: all
+// methods may be called from any thread.
 #pragma once
 
 #include <cstddef>
@@ -28,6 +28,7 @@ class SegmentMemory {
  private:
   Mutex mu_;
   std::vector<char*> kept_ ABSL_GUARDED_BY(mu_);
+  size_t in_use_ ABSL_GUARDED_BY(mu_) = 0;  // pieces
 };
 
 }  // namespace weft
