@@ -201,8 +201,9 @@ absl::Status BucketPipeline::StoreAndRelease(const StoreJob& job) {
   return status;
 }
 
-bool BucketPipeline::storing() const {
+absl::StatusOr<bool> BucketPipeline::IsStoring() const {
   MutexLock lock(&mu_);
+  if (!store_error_.ok()) return store_error_;
   return storer_works_;
 }
 

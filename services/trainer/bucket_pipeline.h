@@ -18,6 +18,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "services/common/embedding_partition.h"
 #include "services/common/mutex.h"
 #include "services/common/run_stats.h"
@@ -65,10 +66,9 @@ class BucketPipeline {
   // then): Aborted when the session has ended.
   absl::Status Finish(const Grant& grant, std::vector<BucketStats> buckets);
 
-  // Whether something that was finished is still being stored or released.
-  bool storing() const;
-  // The error of storing or releasing something finished, if there was one. Does not wait.
-  absl::Status store_error() const;
+  // Whether something that was finished is still being stored or released. Does not wait.
+  // Errors: as Drain, once they are known: what was said to be still stored can only fail later.
+  absl::StatusOr<bool> IsStoring() const;
 
   // Throws the copies in training away.
   void Discard() { training_.clear(); }
@@ -101,6 +101,7 @@ class BucketPipeline {
   PartitionPtr Storing(const PartitionVersion& version) const;
   absl::Status Initialise(PartitionKey key, EmbeddingPartition* out);
   void Evict(const Grant& grant);
+  absl::Status store_error() const;
   void Store(const StoreJob& job);
   absl::Status StoreAndRelease(const StoreJob& job);
 

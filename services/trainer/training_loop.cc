@@ -114,19 +114,17 @@ absl::StatusOr<TrainingSummary> TrainingLoop::Run(const std::atomic<bool>& stop)
 absl::Status TrainingLoop::TrainUntilDone(const std::atomic<bool>& stop) {
   while (true) {
     if (stop) return absl::CancelledError("stopped");
-    const absl::Duration wait = pipeline_.storing()
-                                    ? std::min(options_.acquire_wait, kStoreErrorWait)
-                                    : options_.acquire_wait;
+    WEFT_ASSIGN_OR_RETURN(const bool storing, pipeline_.IsStoring());
+    const absl::Duration wait =
+        storing ? std::min(options_.acquire_wait, kStoreErrorWait) : options_.acquire_wait;
     WEFT_ASSIGN_OR_RETURN(const AcquireResult acquired, Acquire(wait));
     if (acquired.grant) {
       ++acquire_number_;
       WEFT_RETURN_IF_ERROR(TrainGrant(*acquired.grant, acquired.remaining, stop));
     } else if (acquired.run_done) {
       return pipeline_.Drain();
-    } else {
-      // Others train what is left, or an earlier grant of ours is still being stored.
-      WEFT_RETURN_IF_ERROR(pipeline_.store_error());
     }
+    // Otherwise others train what is left, or an earlier grant of ours is still being stored.
   }
 }
 

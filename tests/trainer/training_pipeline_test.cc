@@ -18,6 +18,7 @@ using testing::FakeParamClient;
 using testing::FakePartitionClient;
 using ::testing::IsEmpty;
 using testing::IsOk;
+using testing::StatusIs;
 
 using Source = GrantedPartition::Source;
 
@@ -137,6 +138,20 @@ TEST_F(BucketPipelineTest, WhatIsStoredIsKeptWithoutACopy) {
   ASSERT_THAT(pipeline.Finish(first, {}), IsOk());
   ASSERT_THAT(pipeline.Load(MakeGrant(11, {{0, Source::kKeep, 10}})), IsOk());
   EXPECT_EQ(pipeline.partition(Key(0)).embeddings.data(), memory);
+}
+
+// A caller that saw "no longer storing" and no error would wait for others with nothing to come.
+TEST_F(BucketPipelineTest, WhatIsNoLongerStoredHasToldItsError) {
+  params_.flush_error = absl::ResourceExhaustedError("disk full");
+  BucketPipeline pipeline = Make({.prefetch = false});
+  const Grant grant = MakeGrant(10, {{0}});
+  ASSERT_THAT(pipeline.Load(grant), IsOk());
+  ASSERT_THAT(pipeline.Finish(grant, {}), IsOk());
+
+  absl::StatusOr<bool> storing = true;
+  while (storing.ok() && *storing) storing = pipeline.IsStoring();
+
+  EXPECT_THAT(storing, StatusIs(absl::StatusCode::kResourceExhausted, "disk full"));
 }
 
 TEST_F(BucketPipelineTest, ACopyOfAnotherVersionIsReadAnew) {
