@@ -16,6 +16,10 @@
 namespace weft {
 namespace {
 
+// Health of the whole server has the empty name.
+constexpr char kAllServices[] = "";
+constexpr char kLiveService[] = "live";
+
 // Both are settings of the process, and not thread-safe.
 void EnableHealthAndReflection() {
   static std::once_flag once;
@@ -56,7 +60,8 @@ absl::StatusOr<std::unique_ptr<ServerRunner>> ServerRunner::Start(
     return absl::FailedPreconditionError(absl::StrCat(
         "cannot listen on ", options.listen, ": it is in use, or not an address of this machine"));
   }
-  server->GetHealthCheckService()->SetServingStatus(false);
+  server->GetHealthCheckService()->SetServingStatus(kAllServices, false);
+  server->GetHealthCheckService()->SetServingStatus(kLiveService, true);
   return std::unique_ptr<ServerRunner>(
       new ServerRunner(std::move(options), std::move(server), port));
 }
@@ -70,7 +75,7 @@ ServerRunner::ServerRunner(Options options, std::unique_ptr<grpc::Server> server
 ServerRunner::~ServerRunner() { Drain(); }
 
 void ServerRunner::SetServing(bool serving) {
-  server_->GetHealthCheckService()->SetServingStatus(serving);
+  server_->GetHealthCheckService()->SetServingStatus(kAllServices, serving);
 }
 
 void ServerRunner::Drain() {

@@ -2,7 +2,8 @@
 // transport, and an orderly end.
 //
 // Health: not serving until SetServing(true), which a main says when it has recovered; not serving
-// again as soon as it drains, so that nobody new is sent here.
+// again as soon as it drains, so that nobody new is sent here. The service name "live" is served
+// from the start until the drain: for those who ask only whether the process answers.
 // Drain: health, then `on_drain` (answer the calls that wait), then no new calls, then the rest has
 // `grace` to finish before it is cancelled.
 //

@@ -8,6 +8,7 @@
 #include <string>
 #include <thread>
 
+#include "absl/strings/str_cat.h"
 #include "services/common/rpc/channel_pool.h"
 #include "services/common/rpc/unary_call.h"
 #include "tests/common/rpc/echo_server.h"
@@ -22,11 +23,14 @@ using ::weft::testing::EchoService;
 using ::weft::testing::IsOk;
 using ::weft::testing::StatusIs;
 
-// The standard's HealthCheckResponse is one enum field: tag 8, then 1 for SERVING, 2 for not.
-std::string HealthBytes(const std::string& address) {
+// The standard's HealthCheckResponse is one enum field: tag 8, then 1 for SERVING, 2 for not; its
+// request is the name of a service: tag 10, the length.
+std::string HealthBytes(const std::string& address, const std::string& service = "") {
   grpc::GenericStub stub(*MakeChannel(address, {}));
-  grpc::Slice none;
-  grpc::ByteBuffer request(&none, 1);
+  const std::string name =
+      service.empty() ? "" : absl::StrCat("\x0a", std::string(1, char(service.size())), service);
+  grpc::Slice bytes(name);
+  grpc::ByteBuffer request(&bytes, 1);
   grpc::ByteBuffer response;
   const absl::Status status = UnaryCall({}, [&](auto* context, auto* reactor) {
     stub.PrepareUnaryCall(context, "/grpc.health.v1.Health/Check", {}, &request, &response,
@@ -44,6 +48,17 @@ TEST(ServerRunnerTest, HealthIsWhatTheMainSays) {
   EXPECT_EQ(HealthBytes(server.runner->address()), "\x08\x02");
   server.runner->SetServing(true);
   EXPECT_EQ(HealthBytes(server.runner->address()), "\x08\x01");
+}
+
+TEST(ServerRunnerTest, IsLiveBeforeItServes) {
+  EchoServer server;
+
+  EXPECT_EQ(HealthBytes(server.runner->address(), "live"), "\x08\x01");
+  EXPECT_THAT(HealthBytes(server.runner->address(), "other"), HasSubstr("unknown"));
+  server.runner->SetServing(true);
+  server.runner->SetServing(false);
+  EXPECT_EQ(HealthBytes(server.runner->address(), "live"), "\x08\x01");
+  EXPECT_EQ(HealthBytes(server.runner->address()), "\x08\x02");
 }
 
 TEST(ServerRunnerTest, APortInUseIsRefusedByName) {
