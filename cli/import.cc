@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -42,6 +43,7 @@ struct Flags {
   int weight_column = LineFormat::kNoColumn;
   int64_t memory_bytes = ImportOptions().memory_bytes;
   int threads = 0;
+  std::vector<std::string> held_out;
   std::string to;
   bool insecure = false;
   std::string json;
@@ -74,6 +76,27 @@ ImportOptions MakeOptions(const Flags& flags, const RunConfig& config) {
   options.threads = flags.threads > 0 ? flags.threads : config.NumThreads();
   options.memory_bytes = flags.memory_bytes;
   return options;
+}
+
+// Takes inputs that are imported beside those of edge_paths, "NAME=FILE", into `flags` and `local`.
+absl::Status AddHeldOut(Flags* flags, RunConfig* local) {
+  for (const std::string& text : flags->held_out) {
+    const size_t equals = text.find('=');
+    if (equals == std::string::npos || equals == 0 || equals + 1 == text.size() || text[0] == '.' ||
+        text.find('/') < equals) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--held-out ", text, ": not of the form NAME=FILE"));
+    }
+    const std::string path =
+        absl::StrCat(local->entity_path, "/edges/", absl::string_view(text).substr(0, equals));
+    if (absl::c_linear_search(local->edge_paths, path)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--held-out ", text, ": ", path, " is of another input"));
+    }
+    local->edge_paths.push_back(path);
+    flags->import.inputs.push_back(text.substr(equals + 1));
+  }
+  return absl::OkStatus();
 }
 
 std::string Plural(int64_t count, const char* one, const char* many) {
@@ -247,7 +270,7 @@ absl::Status Bring(const Flags& flags, const RunConfig& config) {
   return absl::OkStatus();
 }
 
-int RunImport(const Flags& flags) {
+int RunImport(Flags flags) {
   const absl::StatusOr<ConfigResult> config =
       LoadRunConfig(flags.config, flags.overrides, ProgramConfigOptions());
   if (!config.ok()) return Fail("import", config.status(), /*usage=*/true);
@@ -262,7 +285,17 @@ int RunImport(const Flags& flags) {
                     config->config.edge_paths[0], " is a folder")),
                 /*usage=*/true);
   }
-  const RunConfig local = WithLocalEdges(config->config);
+  RunConfig local = WithLocalEdges(config->config);
+  if (flags.import.inputs.size() != local.edge_paths.size() && !flags.held_out.empty()) {
+    return Fail("import",
+                absl::InvalidArgumentError(absl::StrCat(
+                    "there are ", local.edge_paths.size(), " edge_paths and ",
+                    flags.import.inputs.size(), " inputs beside those that are held out")),
+                /*usage=*/true);
+  }
+  if (absl::Status status = AddHeldOut(&flags, &local); !status.ok()) {
+    return Fail("import", status, /*usage=*/true);
+  }
   ImportOptions options = MakeOptions(flags, local);
   if (absl::Status status = CheckImportOptions(options); !status.ok()) {
     return Fail("import", status, /*usage=*/true);
@@ -379,6 +412,13 @@ void AddImportCommand(CLI::App& app, Action* action) {
       ->type_name("N")
       ->check(CLI::Range(1, 1024))
       ->default_str("");
+  command
+      ->add_option("--held-out", flags->held_out,
+                   "One more input that is not trained on, into entity_path/edges/NAME: for weft "
+                   "eval; repeatable")
+      ->type_name("NAME=FILE")
+      ->expected(1)
+      ->take_all();
   command->add_flag("--force", flags->import.force, "Replace the files of another import");
   command
       ->add_option("--to", flags->to,
@@ -395,7 +435,8 @@ void AddImportCommand(CLI::App& app, Action* action) {
   command->footer(
       "Example:\n"
       "  weft import run.json train.tsv valid.tsv.gz --lhs-col 0 --rel-col 1 --rhs-col 2\n"
-      "  weft import run.json train.tsv --lhs-col 0 --rhs-col 1 --to 127.0.0.1:7000\n");
+      "  weft import run.json train.tsv --lhs-col 0 --rhs-col 1 --to 127.0.0.1:7000 --held-out "
+      "test=test.tsv\n");
   command->callback([flags, action] { *action = [flags] { return RunImport(*flags); }; });
 }
 

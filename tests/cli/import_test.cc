@@ -69,6 +69,27 @@ TEST_F(ImportCommandTest, SaysWhatItDid) {
   EXPECT_TRUE(Exists("data/weft_manifest.json"));
 }
 
+TEST_F(ImportCommandTest, HeldOutInputsLieBesideThoseThatAreTrainedOn) {
+  const auto import = [this](const std::string& held_out) {
+    std::vector<std::string> arguments = {"train.tsv", "--held-out", held_out, "--set",
+                                          "edge_paths=cluster://train"};
+    arguments.insert(arguments.end(), kColumns.begin(), kColumns.end());
+    return Import(arguments);
+  };
+
+  const ProgramResult result = import("test=valid.tsv");
+
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("train.tsv -> data/edges/train: 2 edges"),
+                                HasSubstr("valid.tsv -> data/edges/test: 1 edge in"),
+                                HasSubstr("entity type node: 4 entities")));
+  EXPECT_TRUE(Exists("data/edges/test/weft_manifest.json"));
+  for (const char* wrong : {"valid.tsv", "=valid.tsv", "a/b=valid.tsv", "..=valid.tsv"}) {
+    EXPECT_EQ(import(wrong).exit_code, 2) << wrong;
+  }
+  EXPECT_THAT(import("train=valid.tsv").err, HasSubstr("data/edges/train is of another input"));
+}
+
 TEST_F(ImportCommandTest, AReportThatCannotBeWrittenIsRefusedBeforeTheImport) {
   for (const char* path : {"nowhere/report.json", ".", "train.tsv/report.json", ""}) {
     SCOPED_TRACE(path);
