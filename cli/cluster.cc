@@ -162,6 +162,8 @@ class ClusterUp {
               << flags_.partition_servers << " partition servers (" << flags_.store << "), "
               << flags_.param_servers << " parameter servers, " << flags_.trainers
               << " trainers; logs in " << processes->LogFolder() << "\n"
+              << "metrics: " << processes->MetricsTargets()
+              << " says where (for Prometheus' file_sd_configs)\n"
               << "weft status " << processes->lock_server() << " --watch shows what it does"
               << std::endl;
     GrpcOperatorClient::Options lock;

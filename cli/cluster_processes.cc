@@ -4,6 +4,7 @@
 #include <csignal>
 #include <filesystem>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <system_error>
 #include <utility>
 
@@ -21,6 +22,26 @@ constexpr auto kRestartPause = std::chrono::seconds(1);
 constexpr absl::Duration kTrainerGrace = absl::Seconds(30);
 constexpr absl::Duration kServerGrace = absl::Seconds(15);
 constexpr int kLogLines = 5;
+
+// As a label of targets. Not "role": metrics have that.
+const char* RoleLabel(ServerRole role) {
+  switch (role) {
+    case ServerRole::kLock:
+      return "lock";
+    case ServerRole::kPartition:
+      return "partition";
+    case ServerRole::kParam:
+      return "param";
+    case ServerRole::kTrainer:
+      return "trainer";
+  }
+  return "other";
+}
+
+std::string AddressIn(const std::string& path) {
+  const absl::StatusOr<std::string> text = ReadFile(path);
+  return text.ok() ? std::string(absl::StripAsciiWhitespace(*text)) : "";
+}
 
 }  // namespace
 
@@ -41,6 +62,33 @@ std::string ClusterProcesses::AddressFile(const Member& member) const {
   return absl::StrCat(options_.data_dir, "/addresses/", member.name);
 }
 
+std::string ClusterProcesses::MetricsFile(const std::string& name) const {
+  return absl::StrCat(options_.data_dir, "/metrics/", name);
+}
+
+std::string ClusterProcesses::MetricsAddress(const std::string& name) const {
+  return AddressIn(MetricsFile(name));
+}
+
+std::vector<std::string> ClusterProcesses::MetricsArguments(const std::string& name) const {
+  return {"--metrics-listen", "127.0.0.1:0", "--metrics-address-file", MetricsFile(name)};
+}
+
+absl::Status ClusterProcesses::WriteMetricsTargets() {
+  nlohmann::ordered_json groups = nlohmann::ordered_json::array();
+  for (const Member& member : members_) {
+    const std::string address = member.ended ? "" : MetricsAddress(member.name);
+    if (address.empty()) continue;
+    groups.push_back({{"targets", nlohmann::ordered_json::array({address})},
+                      {"labels", {{"service", RoleLabel(member.role)}, {"process", member.name}}}});
+  }
+  std::string targets = groups.dump(2) + "\n";
+  if (targets == metrics_targets_) return absl::OkStatus();
+  WEFT_RETURN_IF_ERROR(WriteFileAtomically(MetricsTargets(), targets));
+  metrics_targets_ = std::move(targets);
+  return absl::OkStatus();
+}
+
 std::string ClusterProcesses::LogPath(const std::string& name) const {
   return absl::StrCat(LogFolder(), "/", name, ".log");
 }
@@ -54,11 +102,13 @@ void ClusterProcesses::AddServer(ServerRole role, const std::string& name,
                       absl::StrCat(options_.data_dir, "/", name), "--address-file",
                       AddressFile(member)};
   std::ranges::move(arguments, std::back_inserter(member.arguments));
+  std::ranges::move(MetricsArguments(name), std::back_inserter(member.arguments));
 }
 
 absl::Status ClusterProcesses::StartAll() {
   WEFT_RETURN_IF_ERROR(MakeDirectories(LogFolder()));
   WEFT_RETURN_IF_ERROR(MakeDirectories(options_.data_dir + "/addresses"));
+  WEFT_RETURN_IF_ERROR(MakeDirectories(options_.data_dir + "/metrics"));
   std::vector<std::string> lock = {"--config", options_.config, "--param-servers",
                                    absl::StrCat(options_.param_servers)};
   for (const std::string& override_key : options_.overrides) {
@@ -80,7 +130,7 @@ absl::Status ClusterProcesses::StartAll() {
   for (size_t i = 1; i < members_.size(); ++i) WEFT_RETURN_IF_ERROR(Launch(&members_[i]));
   for (size_t i = 1; i < members_.size(); ++i) WEFT_RETURN_IF_ERROR(AwaitAddress(&members_[i]));
   for (int i = 0; i < options_.trainers; ++i) WEFT_RETURN_IF_ERROR(AddTrainer());
-  return absl::OkStatus();
+  return WriteMetricsTargets();
 }
 
 absl::Status ClusterProcesses::AddTrainer() {
@@ -94,6 +144,7 @@ absl::Status ClusterProcesses::AddTrainer() {
                       member.name,
                       "--threads",
                       absl::StrCat(options_.threads)};
+  std::ranges::move(MetricsArguments(member.name), std::back_inserter(member.arguments));
   WEFT_RETURN_IF_ERROR(Launch(&member));
   members_.push_back(std::move(member));
   return absl::OkStatus();
@@ -101,8 +152,9 @@ absl::Status ClusterProcesses::AddTrainer() {
 
 absl::Status ClusterProcesses::Launch(Member* member) {
   std::vector<std::string> arguments = member->arguments;
+  std::error_code ignored;
+  std::filesystem::remove(MetricsFile(member->name), ignored);
   if (member->role != ServerRole::kTrainer) {
-    std::error_code ignored;
     std::filesystem::remove(AddressFile(*member), ignored);
     // Others know the address: it stays the same when the server is started again.
     if (!member->address.empty()) {
@@ -129,10 +181,8 @@ absl::Status ClusterProcesses::EndedEarly(const Member& member) const {
 absl::Status ClusterProcesses::AwaitAddress(Member* member) {
   const absl::Time deadline = absl::Now() + options_.start_within;
   while (absl::Now() < deadline) {
-    if (const absl::StatusOr<std::string> text = ReadFile(AddressFile(*member)); text.ok()) {
-      member->address = std::string(absl::StripAsciiWhitespace(*text));
-      return absl::OkStatus();
-    }
+    member->address = AddressIn(AddressFile(*member));
+    if (!member->address.empty()) return absl::OkStatus();
     if (!member->process->Running()) return EndedEarly(*member);
     if (signals_->WaitFor(kLookInterval)) return absl::CancelledError("stopped");
   }
@@ -143,6 +193,7 @@ absl::Status ClusterProcesses::AwaitAddress(Member* member) {
 
 absl::Status ClusterProcesses::Supervise() {
   for (Member& member : members_) WEFT_RETURN_IF_ERROR(LookAfter(&member));
+  WEFT_RETURN_IF_ERROR(WriteMetricsTargets());
   const auto is_trainer = [](const Member& m) { return m.role == ServerRole::kTrainer; };
   // With an error, that is: those that end well find the run over.
   for (const Member& member : members_) {

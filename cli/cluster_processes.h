@@ -4,6 +4,7 @@
 //
 //   data_dir/lock-server/, partition-server-0/, ...   what each keeps
 //   data_dir/logs/NAME.log, data_dir/addresses/NAME
+//   data_dir/metrics/NAME (address), data_dir/metrics.json (all of them, for Prometheus' file_sd)
 //
 // Thread-safety: not thread-safe; on a thread that lives as long as the process.
 #pragma once
@@ -54,6 +55,9 @@ class ClusterProcesses {
 
   const std::string& lock_server() const { return members_.front().address; }
   std::string LogFolder() const { return options_.data_dir + "/logs"; }
+  std::string MetricsTargets() const { return options_.data_dir + "/metrics.json"; }
+  // Where the process of this name tells its metrics; empty: not known yet.
+  std::string MetricsAddress(const std::string& name) const;
 
   // Looks after all of them once. Errors: a server has ended by itself, or the last trainer has,
   // with an error.
@@ -91,6 +95,10 @@ class ClusterProcesses {
   absl::Status AwaitAddress(Member* member);
   absl::Status LookAfter(Member* member);
   std::string AddressFile(const Member& member) const;
+  std::string MetricsFile(const std::string& name) const;
+  std::vector<std::string> MetricsArguments(const std::string& name) const;
+  // The processes that run, in MetricsTargets(); written when they have changed.
+  absl::Status WriteMetricsTargets();
   std::string LogPath(const std::string& name) const;
   absl::Status EndedEarly(const Member& member) const;
   void StopRole(ServerRole role, absl::Duration grace);
@@ -100,6 +108,7 @@ class ClusterProcesses {
   ShutdownSignals* const signals_;
   std::vector<Member> members_;  // the lock server first
   int next_trainer_ = 0;
+  std::string metrics_targets_;  // as written last
 };
 
 }  // namespace weft::cli

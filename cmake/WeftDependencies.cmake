@@ -12,6 +12,7 @@ find_package(hwy REQUIRED CONFIG)
 # Its CMake package breaks beside LibTorch's (both define a target "gflags").
 pkg_check_modules(ROCKSDB REQUIRED IMPORTED_TARGET rocksdb)
 find_package(prometheus-cpp REQUIRED CONFIG)
+find_package(civetweb REQUIRED CONFIG)
 find_package(dnnl REQUIRED CONFIG)  # its CMake package wants OpenCL's development files
 find_package(ZLIB REQUIRED)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)

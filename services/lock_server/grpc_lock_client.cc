@@ -145,6 +145,7 @@ absl::StatusOr<GrpcLockClient::SessionPtr> GrpcLockClient::Register() {
     session.run = RunInfoFromProto(response->run());
     session.lease = absl::Milliseconds(response->lease_ms());
     state->begun = true;
+    ++sessions_;
     WEFT_ASSIGN_OR_RETURN(ServerList servers, ServerListFromProto(response->servers()));
     places_->Clear();
     places_->SetServers(std::move(servers));

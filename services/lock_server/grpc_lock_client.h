@@ -96,6 +96,9 @@ class GrpcLockClient : public LockClient {
   // Aborted once the session has ended, with the reason.
   absl::Status SessionStatus() ABSL_LOCKS_EXCLUDED(mu_) { return Live().status(); }
 
+  // How many sessions have begun.
+  int64_t sessions() const { return sessions_.load(std::memory_order_relaxed); }
+
   // For those who call with what this process knows of the run's life.
   RunFence* fence() { return &fence_; }
 
@@ -157,6 +160,7 @@ class GrpcLockClient : public LockClient {
   const std::unique_ptr<v1::LockService::Stub> stub_;
   RunFence fence_;
   std::atomic<uint64_t> progress_ = 0;
+  std::atomic<int64_t> sessions_ = 0;
 
   CallGroup calls_;
   CallGroup acquiring_;

@@ -15,6 +15,7 @@
 #include "services/common/file_util.h"
 #include "services/common/logging.h"
 #include "services/common/retry.h"
+#include "services/common/rpc/monitoring.h"
 #include "services/common/rpc/server_runner.h"
 #include "services/common/run_config.h"
 #include "services/common/shutdown_signals.h"
@@ -25,6 +26,7 @@
 #include "services/lock_server/rocksdb_run_store.h"
 #include "services/lock_server/run_coordinator.h"
 #include "services/lock_server/run_loop.h"
+#include "services/lock_server/run_metrics.h"
 
 namespace weft {
 namespace {
@@ -38,6 +40,7 @@ struct Flags {
   int param_servers = 1;
   std::vector<std::string> recover_from;
   bool insecure = false;
+  MonitoringFlags monitoring;
 };
 
 // Ends the process at once: what was not synced was told to nobody.
@@ -82,7 +85,8 @@ absl::StatusOr<std::unique_ptr<ServerRunner>> StartServer(const ServerRunner::Op
 // waits for are there: true then, and the next life begins (`again`). `listen`: the address, from
 // the first life on.
 absl::StatusOr<bool> Serve(const Flags& flags, const RunConfig& config, RocksDbRunStore* store,
-                           ShutdownSignals* signals, bool again, std::string* listen) {
+                           ShutdownSignals* signals, Monitoring* monitoring, bool again,
+                           std::string* listen) {
   WEFT_ASSIGN_OR_RETURN(ClusterRunSetup setup, SetUp(flags, config, store));
   const absl::Duration lease = absl::FromChrono(setup.plan.cluster->lease);
   WEFT_ASSIGN_OR_RETURN(
@@ -102,17 +106,22 @@ absl::StatusOr<bool> Serve(const Flags& flags, const RunConfig& config, RocksDbR
   WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<ServerRunner> server,
                         StartServer({.listen = *listen,
                                      .security = {.allow_plain_text = flags.insecure},
-                                     .on_drain = [&loop] { loop->Drain(); }},
+                                     .on_drain = [&loop] { loop->Drain(); },
+                                     .metrics = monitoring->server_calls()},
                                     again, signals, &service));
   const absl::Cleanup in_order = [&] {
+    monitoring->readiness()->SetWaiting("it ends, or begins anew");
     server->Drain();
     loop.reset();  // its thread uses the service until it has ended
   };
   *listen = server->address();
+  const auto measured = monitoring->registry()->Add(
+      [&run](MetricsPage* page) { WriteRunMetrics(run->metrics(), page); });
   const RunContext context = run->context();
   WEFT_LOG_INFO("lock server: address={} run={} term={} generation={}", server->address(),
                 context.run_id, context.term, context.generation.value_or(0));
   server->SetServing(true);
+  monitoring->readiness()->SetReady();
   if (!flags.address_file.empty()) {
     WEFT_RETURN_IF_ERROR(WriteFileAtomically(flags.address_file, server->address() + "\n"));
   }
@@ -125,12 +134,17 @@ absl::StatusOr<bool> Serve(const Flags& flags, const RunConfig& config, RocksDbR
 absl::Status Run(const Flags& flags, const RunConfig& config) {
   ShutdownSignals signals;
   WEFT_RETURN_IF_ERROR(MakeDirectories(flags.data_dir));
+  WEFT_ASSIGN_OR_RETURN(
+      const std::unique_ptr<Monitoring> monitoring,
+      Monitoring::Start(flags.monitoring, "weft-lock-server", ServerRole::kLock, flags.data_dir));
   WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<RocksDbRunStore> store,
                         RocksDbRunStore::Open(flags.data_dir + "/run"));
+  const auto measured =
+      monitoring->registry()->Add([&store](MetricsPage* page) { store->WriteMetrics(page); });
   std::string listen = flags.listen;
   for (bool again = false, ended = false; !ended; again = true) {
-    WEFT_ASSIGN_OR_RETURN(const bool more,
-                          Serve(flags, config, store.get(), &signals, again, &listen));
+    WEFT_ASSIGN_OR_RETURN(const bool more, Serve(flags, config, store.get(), &signals,
+                                                 monitoring.get(), again, &listen));
     ended = !more;
   }
   WEFT_LOG_INFO("lock server: ends");
@@ -157,6 +171,7 @@ int Main(int argc, char** argv) {
                  "newest manifest that they keep")
       ->type_name("ADDRESS");
   app.add_flag("--insecure", flags.insecure, "plain text beyond this machine");
+  AddMonitoringFlags(&flags.monitoring, &app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

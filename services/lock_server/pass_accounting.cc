@@ -45,4 +45,19 @@ absl::Status PassAccounting::Check(const BucketStats& bucket) const {
                    position_.edge_chunk + 1, " of ", position_.num_edge_chunks));
 }
 
+int64_t EdgesBeforePass(const std::vector<std::vector<int64_t>>& bucket_edges,
+                        const PassPosition& position) {
+  int64_t epoch = 0;
+  int64_t before = 0;
+  for (size_t path = 0; path < bucket_edges.size(); ++path) {
+    for (const int64_t edges : bucket_edges[path]) {
+      epoch += edges;
+      if (path < static_cast<size_t>(position.edge_path)) before += edges;
+      if (path != static_cast<size_t>(position.edge_path)) continue;
+      before += EdgeChunkRange(edges, position.edge_chunk, position.num_edge_chunks).begin;
+    }
+  }
+  return position.epoch * epoch + before;
+}
+
 }  // namespace weft

@@ -35,4 +35,8 @@ class PassAccounting {
   int64_t expected_edges_ = 0;
 };
 
+// The edges of all passes before this one.
+int64_t EdgesBeforePass(const std::vector<std::vector<int64_t>>& bucket_edges,
+                        const PassPosition& position);
+
 }  // namespace weft

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "services/common/rocksdb_metrics.h"
 #include "services/common/status_macros.h"
 #include "services/lock_server/run_codec.h"
 
@@ -108,6 +109,10 @@ absl::StatusOr<std::optional<RunState>> RocksDbRunStore::Load() {
   }
   WEFT_RETURN_IF_ERROR(Annotate(FromRocksDb(it->status()), impl_->path));
   return state;
+}
+
+void RocksDbRunStore::WriteMetrics(MetricsPage* page) const {
+  WriteRocksDbMetrics(impl_->db.get(), page);
 }
 
 absl::Status RocksDbRunStore::Append(const RunChange& change) {

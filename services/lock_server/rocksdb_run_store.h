@@ -14,6 +14,7 @@
 #include <memory>
 #include <string>
 
+#include "services/common/metrics.h"
 #include "services/lock_server/run_store.h"
 
 namespace weft {
@@ -28,6 +29,9 @@ class RocksDbRunStore : public RunStore {
   absl::Status Append(const RunChange& change) override;
   absl::Status Replace(const RunState& state) override;
   absl::Status Sync() override;
+
+  // RocksDB's health. Thread-safety: any thread.
+  void WriteMetrics(MetricsPage* page) const;
 
  private:
   struct Impl;

@@ -31,6 +31,14 @@ Manifest Beginning(const RunState& state) {
   return manifest;
 }
 
+int64_t EpochEdges(const RunPlan& plan) {
+  int64_t edges = 0;
+  for (const std::vector<int64_t>& buckets : plan.bucket_edges) {
+    edges += std::accumulate(buckets.begin(), buckets.end(), int64_t{0});
+  }
+  return edges;
+}
+
 }  // namespace
 
 bool RunCoordinator::PassIsComplete(const RunPlan& plan, const RunState& state) {
@@ -80,7 +88,9 @@ RunCoordinator::RunCoordinator(RunPlan plan, RunState state, RunStore* store, co
                   .order_first = plan_.bucket_order == BucketOrder::kRandom}),
       leases_(LeaseOf(plan_), StallTimeoutOf(plan_)),
       orders_(state_.term),
-      last_token_(state_.term << kTokenBits) {
+      last_token_(state_.term << kTokenBits),
+      counters_(clock_.SteadyNow()),
+      epoch_edges_(EpochEdges(plan_)) {
   MutexLock lock(&mu_);
   const SteadyTime now = clock_.SteadyNow();
   last_manifest_ = now;
@@ -89,6 +99,11 @@ RunCoordinator::RunCoordinator(RunPlan plan, RunState state, RunStore* store, co
   places_lost_ = true;
   for (const ServerRecord& server : state_.servers) lives_[server.info.store_id].heard = now;
   for (const auto& [id, session] : state_.sessions) leases_.Begin(id, session.grants, now);
+  for (const auto& [token, manifest] : state_.manifests.manifests()) {
+    if (manifest.ended_pass.empty()) continue;
+    totals_before_ = {};
+    for (const DoneBucket& bucket : manifest.ended_pass) totals_before_.Add(bucket.stats);
+  }
   BeginPass();
 }
 
@@ -163,8 +178,9 @@ bool RunCoordinator::superseded() const {
 absl::Status RunCoordinator::Check(const RunContext& caller) {
   MutexLock lock(&mu_);
   if (!caller.run_id.empty() && caller.run_id != state_.run_id) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("this is run ", state_.run_id, ", not run ", caller.run_id));
+    return Refuse(CallRefusal::kWrongRun,
+                  absl::FailedPreconditionError(
+                      absl::StrCat("this is run ", state_.run_id, ", not run ", caller.run_id)));
   }
   const Incarnation mine = plan_.cluster.has_value() ? plan_.cluster->incarnation : 0;
   const bool later = caller.term > state_.term || caller.generation > state_.generation;
@@ -177,8 +193,10 @@ absl::Status RunCoordinator::Check(const RunContext& caller) {
         " of the run; the caller has seen ", twin ? "another one in this term" : "a later one"));
   }
   if (caller.generation.has_value() && *caller.generation < state_.generation) {
-    return absl::AbortedError(absl::StrCat("the run has gone back: generation ", state_.generation,
-                                           " follows ", *caller.generation));
+    return Refuse(
+        CallRefusal::kOldGeneration,
+        absl::AbortedError(absl::StrCat("the run has gone back: generation ", state_.generation,
+                                        " follows ", *caller.generation)));
   }
   return absl::OkStatus();
 }
@@ -198,10 +216,12 @@ absl::StatusOr<std::string> RunCoordinator::Register(const Registration& registr
   if (AwaitsEdges()) return absl::UnavailableError(absl::StrCat("the run ", MissingEdges()));
   if (registration.protocol_version != kProtocolVersion ||
       registration.algorithm_version != kAlgorithmVersion) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "trainer ", registration.name, " has protocol version ", registration.protocol_version,
-        " and algorithm version ", registration.algorithm_version, "; the run has ",
-        kProtocolVersion, " and ", kAlgorithmVersion));
+    return Refuse(
+        CallRefusal::kOtherVersion,
+        absl::FailedPreconditionError(absl::StrCat(
+            "trainer ", registration.name, " has protocol version ", registration.protocol_version,
+            " and algorithm version ", registration.algorithm_version, "; the run has ",
+            kProtocolVersion, " and ", kAlgorithmVersion)));
   }
   for (size_t i = 0; i < registration.data_sets.size(); ++i) {
     const EdgePath& theirs = registration.data_sets[i];
@@ -209,9 +229,11 @@ absl::StatusOr<std::string> RunCoordinator::Register(const Registration& registr
     if (registration.data_sets.size() == state_.edge_paths.size() && theirs.digest == ours) {
       continue;
     }
-    return absl::FailedPreconditionError(absl::StrCat(
-        "trainer ", registration.name, " has other edges than the run: ", theirs.path, " has id ",
-        absl::Hex(theirs.digest), ", the run's data set ", i, " has ", absl::Hex(ours)));
+    return Refuse(CallRefusal::kOtherVersion,
+                  absl::FailedPreconditionError(absl::StrCat(
+                      "trainer ", registration.name, " has other edges than the run: ", theirs.path,
+                      " has id ", absl::Hex(theirs.digest), ", the run's data set ", i, " has ",
+                      absl::Hex(ours))));
   }
   const auto known = state_.sessions.find(registration.incarnation);
   if (known != state_.sessions.end()) {
@@ -237,7 +259,9 @@ absl::StatusOr<std::vector<Token>> RunCoordinator::Heartbeat(SessionId id,
                                                              const std::vector<Token>& tokens,
                                                              uint64_t progress) {
   MutexLock lock(&mu_);
-  if (!state_.sessions.contains(id)) return absl::AbortedError("the session has ended");
+  if (!state_.sessions.contains(id)) {
+    return Refuse(CallRefusal::kSessionEnded, absl::AbortedError("the session has ended"));
+  }
   leases_.Beat(id, tokens, progress, clock_.SteadyNow());
   std::vector<Token> ended;
   for (const Token token : tokens) {
@@ -254,16 +278,16 @@ absl::Status RunCoordinator::Tick() {
   const SessionLeases::Due due = leases_.Look(now);
   for (const SessionId id : due.silent) {
     Event(absl::StrCat("session ends, silent for a lease: trainer=", state_.sessions.at(id).name));
-    WEFT_RETURN_IF_ERROR(EndSession(id));
+    WEFT_RETURN_IF_ERROR(EndSession(id, SessionEnd::kSilent));
   }
   for (const SessionId id : due.stalled) {
     Event(absl::StrCat("session ends, no progress: trainer=", state_.sessions.at(id).name));
-    WEFT_RETURN_IF_ERROR(EndSession(id));
+    WEFT_RETURN_IF_ERROR(EndSession(id, SessionEnd::kStalled));
   }
   for (const Token token : due.unlisted) {
     if (!state_.grants.contains(token)) continue;
     Event(absl::StrCat("grant ends, its trainer does not know of it: token=", token));
-    WEFT_RETURN_IF_ERROR(Void(WithSuccessors(token), /*given_back=*/true));
+    WEFT_RETURN_IF_ERROR(Void(WithSuccessors(token), GrantEnd::kUnknown));
   }
 
   const ClusterOptions& options = *plan_.cluster;
@@ -307,16 +331,12 @@ RunProgress RunCoordinator::progress() const {
   progress.stopped_early = progress.done && state_.position.epoch < plan_.num_epochs;
   progress.failure = state_.failure;
   progress.early_stopping = state_.early_stopping;
-  for (const std::vector<int64_t>& buckets : plan_.bucket_edges) {
-    progress.epoch_edges += std::accumulate(buckets.begin(), buckets.end(), int64_t{0});
-  }
+  progress.epoch_edges = epoch_edges_;
   if (!accounting_.has_value()) return progress;
   progress.buckets = scheduler_.num_buckets();
   progress.buckets_done = scheduler_.num_done();
   progress.edges = accounting_->expected_edges();
-  for (const DoneBucket& bucket : state_.done) {
-    progress.edges_done += bucket.stats.trained_edges + bucket.stats.held_out_edges;
-  }
+  progress.edges_done = totals_.edges();
   return progress;
 }
 

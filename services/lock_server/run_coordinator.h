@@ -36,6 +36,8 @@
 #include "services/lock_server/lock_client.h"
 #include "services/lock_server/order_book.h"
 #include "services/lock_server/pass_accounting.h"
+#include "services/lock_server/run_counters.h"
+#include "services/lock_server/run_metrics.h"
 #include "services/lock_server/run_plan.h"
 #include "services/lock_server/run_state.h"
 #include "services/lock_server/run_store.h"
@@ -177,6 +179,8 @@ class RunCoordinator {
   // 0: the newest one.
   absl::StatusOr<CheckpointView> Checkpoint(int64_t version) const;
   RunView View(bool with_buckets) const;
+  // Of this moment; it may not be synced yet.
+  RunMetrics metrics() const;
 
   // --- The owner on one machine ---
 
@@ -231,6 +235,12 @@ class RunCoordinator {
   absl::Status WriteLive(const RunChange& change) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Event(std::string what) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
+  // What is counted (run_coordinator_metrics.cc). Gives the status.
+  absl::Status Refuse(CallRefusal why, absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // While they are still there.
+  void CountGrantEnds(const std::vector<Token>& tokens, GrantEnd why)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
   // Grants (run_coordinator_grants.cc).
   double EdgesPerSecond() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);  // 0: not known yet
   absl::StatusOr<std::optional<Grant>> MakeGrant(SessionId id, const AcquireRequest& request)
@@ -260,9 +270,9 @@ class RunCoordinator {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The grant, and those of its session that start from its versions.
   std::vector<Token> WithSuccessors(Token token) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::Status Void(const std::vector<Token>& tokens, bool given_back)
+  absl::Status Void(const std::vector<Token>& tokens, GrantEnd why)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::Status EndSession(SessionId id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status EndSession(SessionId id, SessionEnd why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status Fail(TrainingFailure failure) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // Edges (run_coordinator_edges.cc).
@@ -335,6 +345,8 @@ class RunCoordinator {
 
   // Operators (run_coordinator_operators.cc).
   ManifestView Describe(const Manifest& manifest) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // [lhs, rhs]; before a pass all are free, when the run is done all are.
+  std::vector<BucketStatus> BucketStates() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const RunPlan plan_;
   RunStore* const store_;
@@ -381,6 +393,11 @@ class RunCoordinator {
   // Of what was trained in this process: says how long a bucket will take.
   int64_t trained_edges_ ABSL_GUARDED_BY(mu_) = 0;
   double trained_seconds_ ABSL_GUARDED_BY(mu_) = 0;
+  RunCounters counters_ ABSL_GUARDED_BY(mu_);
+  PassTotals totals_ ABSL_GUARDED_BY(mu_);         // of this pass
+  PassTotals totals_before_ ABSL_GUARDED_BY(mu_);  // of the last one that is over
+  int64_t edges_before_pass_ ABSL_GUARDED_BY(mu_) = 0;
+  const int64_t epoch_edges_;
 };
 
 }  // namespace weft

@@ -43,21 +43,29 @@ const GrantRecord::Base* Find(const GrantRecord& grant, PartitionKey key) {
 absl::StatusOr<AcquireResult> RunCoordinator::Acquire(SessionId id, const AcquireRequest& request) {
   MutexLock lock(&mu_);
   const auto found = state_.sessions.find(id);
-  if (found == state_.sessions.end()) return absl::AbortedError("the session has ended");
+  if (found == state_.sessions.end()) {
+    return Refuse(CallRefusal::kSessionEnded, absl::AbortedError("the session has ended"));
+  }
   const SessionRecord& session = found->second;
   leases_.Heard(id, clock_.SteadyNow());
-  if (state_.failure.has_value()) return RunHasFailed(*state_.failure);
+  if (state_.failure.has_value()) {
+    return Refuse(CallRefusal::kRunFailed, RunHasFailed(*state_.failure));
+  }
 
   AcquireResult result;
   // Until what it ends with is durable, a rewind may need its trainers again.
   result.run_done = Done() && !ManifestPending();
   if (session.granted != kInitialToken && request.number <= session.number) {
     if (request.number < session.number) {
-      return absl::InvalidArgumentError(absl::StrCat("acquire number ", request.number, " after ",
-                                                     session.number, ": numbers only grow"));
+      return Refuse(CallRefusal::kMalformed, absl::InvalidArgumentError(absl::StrCat(
+                                                 "acquire number ", request.number, " after ",
+                                                 session.number, ": numbers only grow")));
     }
     const auto grant = state_.grants.find(session.granted);
-    if (grant == state_.grants.end()) return GrantHasEnded(session.granted);
+    if (grant == state_.grants.end()) {
+      return Refuse(CallRefusal::kGrantEnded, GrantHasEnded(session.granted));
+    }
+    ++counters_.repeated_acquires;
     result.grant = Describe(session.granted, grant->second);
   } else if (Phase() == RunPhase::kRunning && accounting_.has_value() &&
              session.grants.size() < kMaxGrants && !NothingIsFreeFor(id, session)) {
@@ -136,7 +144,7 @@ absl::StatusOr<std::optional<Grant>> RunCoordinator::MakeGrant(SessionId id,
     scheduler_.Return(token);
     WEFT_RETURN_IF_ERROR(
         Fail({bucket, absl::StrCat("granted ", limit, " times and never handed in")}));
-    return RunHasFailed(*state_.failure);
+    return Refuse(CallRefusal::kRunFailed, RunHasFailed(*state_.failure));
   }
 
   GrantRecord record = {id, buckets, {}};
@@ -152,6 +160,7 @@ absl::StatusOr<std::optional<Grant>> RunCoordinator::MakeGrant(SessionId id,
   Grant grant = Describe(token, record);
   WEFT_RETURN_IF_ERROR(WriteLive(GrantMade{token, request.number, std::move(record)}));
   leases_.Granted(id, token, clock_.SteadyNow());
+  counters_.GrantMade(token, clock_.SteadyNow());
 
   std::vector<std::pair<uint64_t, PartitionKey>> unused;
   for (const PartitionVersion& copy : request.resident) {
@@ -222,14 +231,18 @@ void RunCoordinator::AddHint(SessionId id, const SessionRecord& session,
 absl::StatusOr<ReleaseResult> RunCoordinator::Release(SessionId id, const ReleaseRequest& request) {
   MutexLock lock(&mu_);
   const auto found = state_.sessions.find(id);
-  if (found == state_.sessions.end()) return absl::AbortedError("the session has ended");
+  if (found == state_.sessions.end()) {
+    return Refuse(CallRefusal::kSessionEnded, absl::AbortedError("the session has ended"));
+  }
   leases_.Heard(id, clock_.SteadyNow());
   for (const ReleaseOutcome& outcome : found->second.outcomes) {
-    if (outcome.token == request.token) return ReleaseResult{.pass_done = outcome.pass_done};
+    if (outcome.token != request.token) continue;
+    ++counters_.repeated_releases;
+    return ReleaseResult{.pass_done = outcome.pass_done};
   }
   const auto live = state_.grants.find(request.token);
   if (live == state_.grants.end() || live->second.session != id) {
-    return GrantHasEnded(request.token);
+    return Refuse(CallRefusal::kGrantEnded, GrantHasEnded(request.token));
   }
   for (const GrantRecord::Base& base : live->second.bases) {
     const Token current = state_.versions.current(base.key);
@@ -239,11 +252,15 @@ absl::StatusOr<ReleaseResult> RunCoordinator::Release(SessionId id, const Releas
                      Name(base.key), ", but ", current, " is current"));
     // Its trainer will register anew; on one machine it is the same session that goes on.
     WEFT_RETURN_IF_ERROR(plan_.cluster.has_value()
-                             ? EndSession(id)
-                             : Void(WithSuccessors(request.token), /*given_back=*/false));
-    return refused;
+                             ? EndSession(id, SessionEnd::kRefused)
+                             : Void(WithSuccessors(request.token), GrantEnd::kRefused));
+    return Refuse(CallRefusal::kStaleBase, refused);
   }
-  WEFT_RETURN_IF_ERROR(CheckRelease(request, live->second));
+  if (absl::Status fits = CheckRelease(request, live->second); !fits.ok()) {
+    if (absl::IsInvalidArgument(fits)) return Refuse(CallRefusal::kMalformed, fits);
+    if (absl::IsFailedPrecondition(fits)) return Refuse(CallRefusal::kNotStored, fits);
+    return fits;
+  }
 
   WEFT_ASSIGN_OR_RETURN(const ReleaseResult result, ReleaseLive(id, request));
   WEFT_RETURN_IF_ERROR(Advance());
@@ -310,7 +327,7 @@ absl::StatusOr<ReleaseResult> RunCoordinator::ReleaseLive(SessionId id,
     const absl::Status exact = accounting_->Check(bucket);
     if (exact.ok()) continue;
     WEFT_RETURN_IF_ERROR(Fail({bucket.bucket, std::string(exact.message())}));
-    return exact;
+    return Refuse(CallRefusal::kWrongEdges, exact);
   }
   GrantReleased released = {request.token,
                             request.stored,
@@ -323,6 +340,7 @@ absl::StatusOr<ReleaseResult> RunCoordinator::ReleaseLive(SessionId id,
     return info.version.token != request.token || !Contains(request.stored, info.version.key);
   });
   const bool pass_done = released.pass_done;
+  CountGrantEnds({request.token}, GrantEnd::kReleased);
   WEFT_RETURN_IF_ERROR(Write(released));
   scheduler_.Finish(request.token);
   leases_.GrantEnded(id, request.token);
@@ -331,6 +349,8 @@ absl::StatusOr<ReleaseResult> RunCoordinator::ReleaseLive(SessionId id,
   for (const BucketStats& bucket : request.buckets) {
     trained_edges_ += bucket.trained_edges;
     trained_seconds_ += bucket.train_seconds;
+    totals_.Add(bucket);
+    counters_.Committed(bucket, clock_.SteadyNow());
   }
   return ReleaseResult{.pass_done = pass_done};
 }
@@ -349,8 +369,10 @@ std::vector<Token> RunCoordinator::WithSuccessors(Token token) const {
   return tokens;
 }
 
-absl::Status RunCoordinator::Void(const std::vector<Token>& tokens, bool given_back) {
+absl::Status RunCoordinator::Void(const std::vector<Token>& tokens, GrantEnd why) {
   if (tokens.empty()) return absl::OkStatus();
+  const bool given_back = why == GrantEnd::kGivenBack || why == GrantEnd::kUnknown;
+  CountGrantEnds(tokens, why);
   for (const Token token : tokens) leases_.GrantEnded(state_.grants.at(token).session, token);
   WEFT_RETURN_IF_ERROR(WriteLive(GrantsVoided{tokens, given_back}));
   for (const Token token : tokens) scheduler_.Return(token);
@@ -359,8 +381,10 @@ absl::Status RunCoordinator::Void(const std::vector<Token>& tokens, bool given_b
   return absl::OkStatus();
 }
 
-absl::Status RunCoordinator::EndSession(SessionId id) {
+absl::Status RunCoordinator::EndSession(SessionId id, SessionEnd why) {
   const std::vector<Token> grants = state_.sessions.at(id).grants;
+  CountGrantEnds(grants, why == SessionEnd::kRefused ? GrantEnd::kRefused : GrantEnd::kExpired);
+  ++counters_.sessions_ended[static_cast<size_t>(why)];
   WEFT_RETURN_IF_ERROR(WriteLive(SessionEnded{id}));
   for (const Token token : grants) scheduler_.Return(token);
   scheduler_.ForgetHint(id);
@@ -374,7 +398,10 @@ absl::Status RunCoordinator::EndSession(SessionId id) {
 
 absl::Status RunCoordinator::Fail(TrainingFailure failure) {
   std::vector<std::pair<SessionId, Token>> grants;
-  for (const auto& [token, grant] : state_.grants) grants.emplace_back(grant.session, token);
+  for (const auto& [token, grant] : state_.grants) {
+    grants.emplace_back(grant.session, token);
+    CountGrantEnds({token}, GrantEnd::kFailed);
+  }
   Event(absl::StrCat("the run has failed: bucket=", Name(failure.bucket),
                      " reason=", failure.reason));
   WEFT_RETURN_IF_ERROR(Write(RunFailed{std::move(failure)}));
@@ -393,14 +420,16 @@ absl::Status RunCoordinator::Abandon(SessionId id, Token token) {
   const auto live = state_.grants.find(token);
   if (live == state_.grants.end() || live->second.session != id) return absl::OkStatus();
   leases_.Heard(id, clock_.SteadyNow());
-  return Void(WithSuccessors(token), /*given_back=*/true);
+  return Void(WithSuccessors(token), GrantEnd::kGivenBack);
 }
 
 absl::Status RunCoordinator::ReportFailure(SessionId id, Token token,
                                            const TrainingFailure& failure) {
   MutexLock lock(&mu_);
   const auto live = state_.grants.find(token);
-  if (live == state_.grants.end() || live->second.session != id) return GrantHasEnded(token);
+  if (live == state_.grants.end() || live->second.session != id) {
+    return Refuse(CallRefusal::kGrantEnded, GrantHasEnded(token));
+  }
   return Fail(failure);
 }
 
@@ -409,16 +438,19 @@ absl::StatusOr<std::vector<Place>> RunCoordinator::ReportUnreadable(SessionId id
                                                                     const Place& place) {
   MutexLock lock(&mu_);
   const auto live = state_.grants.find(token);
-  if (live == state_.grants.end() || live->second.session != id) return GrantHasEnded(token);
+  if (live == state_.grants.end() || live->second.session != id) {
+    return Refuse(CallRefusal::kGrantEnded, GrantHasEnded(token));
+  }
   const GrantRecord::Base* base = Find(live->second, name.version.key);
   const PlaceTable::Shards* shards = state_.places.Find(name.version);
   // Edges are the same for all.
   const bool edges = name.version.key.entity_type == kEdgesType;
   if ((!edges && (base == nullptr || base->token != name.version.token)) || shards == nullptr ||
       name.shard >= shards->size()) {
-    return absl::AbortedError(absl::StrCat("version ", name.version.token, " of ",
-                                           Name(name.version.key), " is not what grant ", token,
-                                           " starts from"));
+    return Refuse(CallRefusal::kMalformed,
+                  absl::AbortedError(absl::StrCat("version ", name.version.token, " of ",
+                                                  Name(name.version.key), " is not what grant ",
+                                                  token, " starts from")));
   }
   std::vector<Place> left;
   absl::flat_hash_set<StoreId>& suspects = suspects_[name];
@@ -439,8 +471,8 @@ absl::Status RunCoordinator::Leave(SessionId id) {
   const auto found = state_.sessions.find(id);
   if (found == state_.sessions.end()) return absl::OkStatus();
   Event(absl::StrCat("session ends, left: trainer=", found->second.name));
-  WEFT_RETURN_IF_ERROR(Void(std::vector<Token>(found->second.grants), /*given_back=*/true));
-  return EndSession(id);
+  WEFT_RETURN_IF_ERROR(Void(std::vector<Token>(found->second.grants), GrantEnd::kGivenBack));
+  return EndSession(id, SessionEnd::kLeft);
 }
 
 }  // namespace weft

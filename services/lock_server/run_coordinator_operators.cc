@@ -169,10 +169,18 @@ RunView RunCoordinator::View(bool with_buckets) const {
     view.manifests.push_back(Describe(manifest));
   }
   if (!with_buckets || !accounting_.has_value()) return view;
-  view.buckets.assign(static_cast<size_t>(scheduler_.num_buckets()), BucketStatus::kDone);
+  view.buckets = BucketStates();
+  return view;
+}
+
+std::vector<BucketStatus> RunCoordinator::BucketStates() const {
+  std::vector<BucketStatus> buckets(
+      static_cast<size_t>(scheduler_.num_buckets()),
+      accounting_.has_value() || Done() ? BucketStatus::kDone : BucketStatus::kFree);
+  if (!accounting_.has_value()) return buckets;
   const auto at = [&](Bucket b) -> BucketStatus& {
-    return view.buckets[static_cast<size_t>(b.lhs) * static_cast<size_t>(plan_.num_rhs) +
-                        static_cast<size_t>(b.rhs)];
+    return buckets[static_cast<size_t>(b.lhs) * static_cast<size_t>(plan_.num_rhs) +
+                   static_cast<size_t>(b.rhs)];
   };
   for (PartitionId lhs = 0; lhs < plan_.num_lhs; ++lhs) {
     for (PartitionId rhs = 0; rhs < plan_.num_rhs; ++rhs) {
@@ -182,7 +190,7 @@ RunView RunCoordinator::View(bool with_buckets) const {
   for (const auto& [token, grant] : state_.grants) {
     for (const Bucket& bucket : grant.buckets) at(bucket) = BucketStatus::kGranted;
   }
-  return view;
+  return buckets;
 }
 
 }  // namespace weft

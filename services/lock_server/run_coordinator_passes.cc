@@ -16,6 +16,9 @@ void RunCoordinator::BeginPass() {
   accounting_.reset();
   cut_ordered_ = false;
   ++grant_revision_;
+  totals_ = {};
+  for (const DoneBucket& bucket : state_.done) totals_.Add(bucket.stats);
+  edges_before_pass_ = EdgesBeforePass(plan_.bucket_edges, state_.position);
   if (AwaitsEdges() || Done()) return;
   const PassPosition& position = state_.position;
   accounting_.emplace(plan_.bucket_edges[static_cast<size_t>(position.edge_path)], plan_.num_rhs,
@@ -44,6 +47,7 @@ void RunCoordinator::BeginPass() {
 std::vector<DoneBucket> RunCoordinator::EndPass() {
   WEFT_CHECK(Complete() && state_.grants.empty());
   std::vector<DoneBucket> ended = std::exchange(state_.done, {});
+  if (!ended.empty()) totals_before_ = totals_;
   state_.attempts.clear();
   std::vector<BucketStats> stats;
   for (const DoneBucket& bucket : ended) stats.push_back(bucket.stats);
@@ -112,6 +116,7 @@ Manifest RunCoordinator::MakeManifest(int64_t version) {
   manifest.version = version;
   manifest.position = state_.position;
   manifest.early_stopping = state_.early_stopping;
+  counters_.ManifestBegan(manifest.token, clock_.SteadyNow());
   for (const PartitionKey& key : state_.versions.keys()) {
     const Token current = state_.versions.current(key);
     if (current != kInitialToken) manifest.versions.push_back({key, current});
@@ -210,6 +215,7 @@ absl::Status RunCoordinator::CommitManifests() {
     WEFT_RETURN_IF_ERROR(Write(ManifestCommitted{token, {}}));
   }
   for (const Token token : committed.removed) manifest_bytes_.erase(token);
+  for (const Token token : whole) counters_.ManifestCommitted(token, clock_.SteadyNow());
   if (!whole.empty()) {
     Event(absl::StrCat("manifest committed: version=", state_.manifests.Find(newest)->version,
                        " token=", newest));
@@ -281,6 +287,10 @@ absl::Status RunCoordinator::Rewind(Token token, const std::string& why) {
   WEFT_CHECK(manifest != nullptr);
   Event(absl::StrCat("REWIND to version ", manifest->version, ": ", why,
                      ": generation=", state_.generation + 1));
+  for (const auto& [live, grant] : state_.grants) CountGrantEnds({live}, GrantEnd::kRewound);
+  counters_.sessions_ended[static_cast<size_t>(SessionEnd::kRewound)] +=
+      static_cast<int64_t>(state_.sessions.size());
+  counters_.Rewound();
   RewindTo(*manifest, &state_);
   leases_.Clear();
   suspects_.clear();

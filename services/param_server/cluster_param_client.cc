@@ -104,6 +104,7 @@ absl::Status ClusterParamClient::JoinServer(int server, const ParamCaller& calle
         return page.status();
       });
       if (!status.ok()) break;
+      CountBytes(0, static_cast<int64_t>(page->rows.Bytes()));
       WEFT_ASSIGN_OR_RETURN(request, sync_->AcceptPage(server, *page));
     }
     if (!request) return absl::OkStatus();
@@ -167,12 +168,27 @@ ClusterParamClient::Stats ClusterParamClient::stats() const {
   return stats_;
 }
 
+absl::Duration ClusterParamClient::staleness() const {
+  const SteadyTime since{SteadyTime::duration(fresh_since_.load(std::memory_order_relaxed))};
+  const SteadyTime now = clock_.SteadyNow();
+  // Before the first Join there is nothing that could be old.
+  if (since == SteadyTime() || since >= now) return absl::ZeroDuration();
+  return absl::FromChrono(now - since);
+}
+
+void ClusterParamClient::CountBytes(int64_t sent, int64_t received) const {
+  if (options_.transfers == nullptr) return;
+  options_.transfers->AddSent(PeerRole::kParam, sent);
+  options_.transfers->AddReceived(PeerRole::kParam, received);
+}
+
 void ClusterParamClient::ExchangeForEver(int server) {
   int64_t flush_number = 0;
   while (const std::optional<bool> flush = AwaitRound(server, &flush_number)) {
     absl::Status status = Round(server, *flush);
     MutexLock lock(&mu_);
     servers_[static_cast<size_t>(server)].throttle->EndRound(Now());
+    ++stats_.rounds;
     if (stopping_) return;
     if (!status.ok()) {
       if (failure_.ok()) failure_ = AsFailure(std::move(status));
@@ -252,21 +268,22 @@ absl::Status ClusterParamClient::PushOnce(int server, bool flush) {
   }
   WEFT_RETURN_IF_ERROR(status);
   WEFT_RETURN_IF_ERROR(sync_->Merge(server, *answer));
-  Exchanged(server, sent + static_cast<int64_t>(answer->rows.Bytes()),
+  Exchanged(server, sent, static_cast<int64_t>(answer->rows.Bytes()),
             static_cast<int64_t>(answer->lost_pushes));
   return absl::OkStatus();
 }
 
-void ClusterParamClient::Exchanged(int server, int64_t bytes, int64_t lost) {
+void ClusterParamClient::Exchanged(int server, int64_t sent, int64_t received, int64_t lost) {
+  CountBytes(sent, received);
   MutexLock lock(&mu_);
   Server& s = servers_[static_cast<size_t>(server)];
-  s.throttle->Count(bytes, Now());
+  s.throttle->Count(sent + received, Now());
   s.last_exchange = clock_.SteadyNow();
   SteadyTime oldest = s.last_exchange;
   for (const Server& other : servers_) oldest = std::min(oldest, other.last_exchange);
   fresh_since_ = oldest.time_since_epoch().count();
   ++stats_.pushes;
-  stats_.bytes += bytes;
+  stats_.bytes += sent + received;
   stats_.lost_pushes += lost;
   changed_.SignalAll();
 }

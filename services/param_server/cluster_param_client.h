@@ -25,6 +25,7 @@
 #include "services/common/clock.h"
 #include "services/common/mutex.h"
 #include "services/common/retry.h"
+#include "services/common/transfer_metrics.h"
 #include "services/param_server/param_client.h"
 #include "services/param_server/param_server_client.h"
 #include "services/param_server/parameter_sync.h"
@@ -41,6 +42,7 @@ class ClusterParamClient : public ParamClient {
     absl::Duration max_staleness = absl::Seconds(60);
     RetryOptions retry;
     size_t max_message_bytes = kMaxParamMessageBytes;
+    TransferMetrics* transfers = nullptr;  // counts bytes; may be null
   };
   // A trainer's session and the servers of its generation, in the lock server's order.
   // The clients are new ones each time: those of an earlier session are cancelled.
@@ -55,7 +57,8 @@ class ClusterParamClient : public ParamClient {
 
   struct Stats {
     int64_t pushes = 0;  // answered
-    int64_t bytes = 0;   // of rows, both ways
+    int64_t rounds = 0;
+    int64_t bytes = 0;  // of rows, both ways
     int64_t lost_pushes = 0;
     int64_t stale_waits = 0;
   };
@@ -77,6 +80,8 @@ class ClusterParamClient : public ParamClient {
   absl::Status WaitUntilFresh(const std::atomic<bool>& stop) override;
 
   Stats stats() const;
+  // How old the oldest last exchange with a server is; zero without servers.
+  absl::Duration staleness() const;
 
  private:
   struct Server {
@@ -98,7 +103,8 @@ class ClusterParamClient : public ParamClient {
   // Waits for the next round; whether it is for a flush, or none to end.
   std::optional<bool> AwaitRound(int server, int64_t* flush_number);
   void AwaitThrottle(int server);
-  void Exchanged(int server, int64_t bytes, int64_t lost);
+  void Exchanged(int server, int64_t sent, int64_t received, int64_t lost);
+  void CountBytes(int64_t sent, int64_t received) const;
   Peer PeerOf(int server) const;
   absl::Time Now() const;
 

@@ -28,39 +28,47 @@ namespace {
 // A flush waits for the disk; meanwhile others go on.
 constexpr int kWorkers = 8;
 
-absl::StatusOr<std::unique_ptr<PushLog>> OpenLog(const StoreProcessFlags& flags) {
-  // The database keeps other processes away, also where nothing else is kept in it.
-  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<PushLog> log,
-                        RocksDbPushLog::Open(flags.data_dir + "/params"));
-  return log;
-}
-
 absl::Status Run(const StoreProcessFlags& flags) {
   SecurityOptions security;
   security.allow_plain_text = flags.insecure;
   // Before gRPC starts threads of its own, which would take the signals.
   ShutdownSignals shutdown;
+  WEFT_ASSIGN_OR_RETURN(
+      const std::unique_ptr<Monitoring> monitoring,
+      Monitoring::Start(flags.monitoring, "weft-param-server", ServerRole::kParam, flags.data_dir));
   WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<GrpcStoreSyncClient> lock_server,
                         GrpcStoreSyncClient::Connect(flags.lock_server, security));
   const bool durable = flags.store == "rocksdb";
   WEFT_RETURN_IF_ERROR(MakeDirectories(flags.data_dir));
-  WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<PushLog> disk, OpenLog(flags));
+  // The database keeps other processes away, also where nothing else is kept in it.
+  WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<RocksDbPushLog> disk,
+                        RocksDbPushLog::Open(flags.data_dir + "/params"));
   WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<StoreFolder> folder,
                         StoreFolder::Open(flags.data_dir));
   MemoryPushLog memory;
   WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<RowBlockStore> store,
                         RowBlockStore::Open({folder->incarnation(), kMaxParamMessageBytes},
-                                            durable ? disk.get() : &memory));
+                                            durable ? static_cast<PushLog*>(disk.get())
+                                                    : static_cast<PushLog*>(&memory)));
+  TransferMetrics transfers;
+  const auto measured = monitoring->registry()->Add([&](MetricsPage* page) {
+    store->WriteMetrics(page);
+    disk->WriteMetrics(page);
+    transfers.Write(page);
+  });
   ChannelPool::Options pool;
   pool.security = security;
   ChannelPool channels(pool);
-  GrpcBlobClient transfer(&channels, store->fence(), {});
+  GrpcBlobClient::Options blobs_options;
+  blobs_options.metrics = &transfers;
+  GrpcBlobClient transfer(&channels, store->fence(), blobs_options);
   PartitionSnapshotBlobs blobs(&transfer);
   WorkPool workers(kWorkers);
-  ParamServiceImpl service(store.get(), &workers);
+  ParamServiceImpl service(store.get(), &workers, &transfers);
   ServerRunner::Options listen;
   listen.listen = flags.listen;
   listen.security = security;
+  listen.metrics = monitoring->server_calls();
   WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<ServerRunner> runner,
                         ServerRunner::Start(listen, {&service}));
   const ServerInfo self{ServerRole::kParam, folder->store_id(), folder->incarnation(),
@@ -72,8 +80,13 @@ absl::Status Run(const StoreProcessFlags& flags) {
   if (!flags.address_file.empty()) {
     WEFT_RETURN_IF_ERROR(WriteFileAtomically(flags.address_file, self.address + "\n"));
   }
+  monitoring->readiness()->SetWaiting("waits for the lock server at " + flags.lock_server);
   const absl::Status status = PollLockServer(flags.lock_server, lock_server.get(), &sync, &shutdown,
-                                             [&runner] { runner->SetServing(true); });
+                                             [&runner, &monitoring] {
+                                               runner->SetServing(true);
+                                               monitoring->readiness()->SetReady();
+                                             });
+  monitoring->readiness()->SetWaiting("it ends");
   WEFT_LOG_INFO("parameter server: ends");
   runner->Drain();
   return status;

@@ -2,6 +2,7 @@
 
 #include "services/common/rpc/grpc_status.h"
 #include "services/common/rpc/proto_convert.h"
+#include "services/common/rpc/rpc_metrics.h"
 #include "services/param_server/param_convert.h"
 
 namespace weft {
@@ -10,9 +11,15 @@ grpc::ServerUnaryReactor* ParamServiceImpl::Join(grpc::CallbackServerContext* co
                                                  const v1::JoinRequest* request,
                                                  v1::JoinResponse* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  pool_->Submit([this, reactor, request, response] {
+  const PeerRole caller = CallerRole(*context);
+  pool_->Submit([this, reactor, request, response, caller] {
     const absl::StatusOr<JoinPage> page = store_->Join(FromProto(*request));
-    if (page.ok()) *response = ToProto(*page);
+    if (page.ok()) {
+      *response = ToProto(*page);
+      if (transfers_ != nullptr) {
+        transfers_->AddSent(caller, static_cast<int64_t>(page->rows.Bytes()));
+      }
+    }
     *response->mutable_context() = ToProto(store_->context());
     reactor->Finish(ToGrpcStatus(page.status()));
   });
@@ -23,11 +30,19 @@ grpc::ServerUnaryReactor* ParamServiceImpl::Push(grpc::CallbackServerContext* co
                                                  const v1::PushRequest* request,
                                                  v1::PushResponse* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  pool_->Submit([this, reactor, request, response] {
+  const PeerRole caller = CallerRole(*context);
+  pool_->Submit([this, reactor, request, response, caller] {
     const absl::StatusOr<PushRequest> push = FromProto(*request);
+    if (!push.ok()) store_->RefusedMalformed();
     const absl::StatusOr<PushAnswer> answer =
         push.ok() ? store_->Push(*push) : absl::StatusOr<PushAnswer>(push.status());
-    if (answer.ok()) *response = ToProto(*answer);
+    if (answer.ok()) {
+      *response = ToProto(*answer);
+      if (transfers_ != nullptr) {
+        transfers_->AddReceived(caller, static_cast<int64_t>(push->rows.Bytes()));
+        transfers_->AddSent(caller, static_cast<int64_t>(answer->rows.Bytes()));
+      }
+    }
     *response->mutable_context() = ToProto(store_->context());
     reactor->Finish(ToGrpcStatus(answer.status()));
   });

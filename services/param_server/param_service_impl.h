@@ -7,6 +7,7 @@
 #include <grpcpp/support/server_callback.h>
 
 #include "services/common/run_fence.h"
+#include "services/common/transfer_metrics.h"
 #include "services/common/work_pool.h"
 #include "services/param_server/row_block_store.h"
 #include "weft/v1/param_service.grpc.pb.h"
@@ -15,8 +16,9 @@ namespace weft {
 
 class ParamServiceImpl : public v1::ParamService::CallbackService {
  public:
-  // Both must outlive this object, and the pool its calls.
-  ParamServiceImpl(RowBlockStore* store, WorkPool* pool) : store_(store), pool_(pool) {}
+  // All must outlive this object, and the pool its calls. `transfers` counts bytes; may be null.
+  ParamServiceImpl(RowBlockStore* store, WorkPool* pool, TransferMetrics* transfers = nullptr)
+      : store_(store), pool_(pool), transfers_(transfers) {}
 
   grpc::ServerUnaryReactor* Join(grpc::CallbackServerContext* context,
                                  const v1::JoinRequest* request,
@@ -28,6 +30,7 @@ class ParamServiceImpl : public v1::ParamService::CallbackService {
  private:
   RowBlockStore* const store_;
   WorkPool* const pool_;
+  TransferMetrics* const transfers_;
 };
 
 }  // namespace weft

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "services/common/check.h"
 #include "services/common/mutex.h"
+#include "services/common/rocksdb_metrics.h"
 
 namespace weft {
 namespace {
@@ -93,6 +94,10 @@ absl::Status RocksDbPushLog::Write(absl::Span<const Change> changes) {
   }
   if (status.ok()) status = impl_->db->Write(rocksdb::WriteOptions(), &batch);
   return impl_->Remember(ToStatus(status, "cannot write"));
+}
+
+void RocksDbPushLog::WriteMetrics(MetricsPage* page) const {
+  WriteRocksDbMetrics(impl_->db.get(), page);
 }
 
 absl::Status RocksDbPushLog::Sync() {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "services/common/metrics.h"
 #include "services/param_server/push_log.h"
 
 namespace weft {
@@ -21,6 +22,9 @@ class RocksDbPushLog : public PushLog {
   absl::Status Sync() override;
   absl::Status RemoveAll(std::string_view prefix) override;
   absl::Status Scan(std::string_view prefix, Visit visit) override;
+
+  // RocksDB's health. Thread-safety: any thread.
+  void WriteMetrics(MetricsPage* page) const;
 
  private:
   struct Impl;

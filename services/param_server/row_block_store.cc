@@ -319,6 +319,8 @@ RowBlockStore::Stats RowBlockStore::stats() const {
   MutexLock lock(&mu_);
   Stats stats = stats_;
   stats.sessions = static_cast<int64_t>(sessions_.size());
+  stats.rows = table_.num_rows();
+  stats.row_bytes = table_.num_floats() * static_cast<int64_t>(sizeof(float));
   return stats;
 }
 

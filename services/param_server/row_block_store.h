@@ -27,6 +27,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "services/common/cluster_types.h"
+#include "services/common/metrics.h"
 #include "services/common/mutex.h"
 #include "services/common/run_fence.h"
 #include "services/param_server/param_exchange.h"
@@ -73,6 +74,8 @@ class RowBlockStore {
     int64_t rows_sent = 0;
     int64_t lost_pushes = 0;
     int64_t sessions = 0;  // now
+    int64_t rows = 0;      // held now
+    int64_t row_bytes = 0;
     std::array<int64_t, static_cast<size_t>(ParamRefusal::kCount)> refused{};
   };
 
@@ -123,6 +126,9 @@ class RowBlockStore {
   std::vector<Incarnation> joined() const;
   absl::Status failed() const;
   Stats stats() const;
+  // A call that cannot be read was refused before it came here.
+  void RefusedMalformed() ABSL_LOCKS_EXCLUDED(mu_);
+  void WriteMetrics(MetricsPage* page) const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   struct Session {

@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "services/common/metrics.h"
 #include "services/partition_server/blob_format.h"
 
 namespace weft {
@@ -78,6 +79,8 @@ class BlobStorage {
   virtual bool durable() const = 0;
   // What may still be written, about.
   virtual int64_t FreeBytes() const = 0;
+  // What the storage says of its own health. Thread-safety: any thread.
+  virtual void WriteMetrics(MetricsPage* page) const {}
 };
 
 }  // namespace weft

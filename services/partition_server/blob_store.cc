@@ -328,7 +328,9 @@ BlobStoreStats BlobStore::stats() const {
   stats.blobs = static_cast<int64_t>(blobs_.size());
   for (const auto& [name, entry] : blobs_) {
     stats.bytes += entry.blob->info.bytes;
-    stats.damaged += entry.damaged ? 1 : 0;
+    if (!entry.damaged) continue;
+    ++stats.damaged;
+    stats.damaged_bytes += entry.blob->info.bytes;
   }
   stats.uploads = static_cast<int64_t>(uploads_.size());
   stats.upload_bytes = upload_bytes_;

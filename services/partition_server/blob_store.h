@@ -116,6 +116,7 @@ struct BlobStoreStats {
   int64_t uploads = 0;       // being staged
   int64_t upload_bytes = 0;  // announced by them
   int64_t damaged = 0;
+  int64_t damaged_bytes = 0;  // as far as known
 };
 
 struct SweepResult {
@@ -153,6 +154,8 @@ class BlobStore {
   bool durable() const { return storage_->durable(); }
   int64_t FreeBytes() const;
   BlobStoreStats stats() const;
+  // Of its storage.
+  void WriteStorageMetrics(MetricsPage* page) const { storage_->WriteMetrics(page); }
   // The failed write that ended the store's use; OK before.
   absl::Status write_status() const;
 

@@ -244,6 +244,17 @@ CallOptions GrpcBlobClient::OptionsFor(int64_t bytes) const {
   return options;
 }
 
+void GrpcBlobClient::Count(TransferMetrics::Direction direction, int64_t bytes,
+                           absl::Time begin) const {
+  if (options_.metrics == nullptr) return;
+  options_.metrics->Finished(direction, bytes, absl::Now() - begin);
+  if (direction == TransferMetrics::Direction::kSent) {
+    options_.metrics->AddSent(PeerRole::kPartition, bytes);
+  } else {
+    options_.metrics->AddReceived(PeerRole::kPartition, bytes);
+  }
+}
+
 RunContext GrpcBlobClient::context() const {
   RunContext context = fence_->known();
   context.generation.reset();  // blobs are the same in every generation
@@ -261,6 +272,7 @@ absl::StatusOr<Place> GrpcBlobClient::Put(const std::string& address, const Shar
   *header->mutable_name() = ToProto(name);
   header->set_size_bytes(info.bytes);
   header->set_xxh3(info.checksum);
+  const absl::Time begin = absl::Now();
   const auto result = std::make_shared<StreamResult>();
   auto* const reactor =
       new PutReactor(OptionsFor(info.bytes), result, request, info, checksums, source);
@@ -276,6 +288,7 @@ absl::StatusOr<Place> GrpcBlobClient::Put(const std::string& address, const Shar
     }
   }
   WEFT_RETURN_IF_ERROR(fence_->Check(FromProto(response.context())));
+  Count(TransferMetrics::Direction::kSent, info.bytes, begin);
   return Place{response.store_id(), response.durable() ? Incarnation{0} : response.incarnation()};
 }
 
@@ -285,6 +298,7 @@ absl::Status GrpcBlobClient::Get(const std::string& address, const ShardName& na
   v1::GetBlobRequest request;
   *request.mutable_context() = ToProto(context());
   *request.mutable_name() = ToProto(name);
+  const absl::Time begin = absl::Now();
   const auto result = std::make_shared<StreamResult>();
   auto* const reactor =
       new GetReactor(OptionsFor(info.bytes), result, request, name, info, fence_, sink);
@@ -293,7 +307,10 @@ absl::Status GrpcBlobClient::Get(const std::string& address, const ShardName& na
   WEFT_RETURN_IF_ERROR(Wait(result.get(), options_.group));
 
   MutexLock lock(&result->mu);
-  if (result->response.empty()) return absl::OkStatus();
+  if (result->response.empty()) {
+    Count(TransferMetrics::Direction::kReceived, info.bytes, begin);
+    return absl::OkStatus();
+  }
   return absl::InternalError(absl::StrCat(ToString(name), ": the answer is cut short"));
 }
 

@@ -14,6 +14,7 @@
 #include "services/common/rpc/channel_pool.h"
 #include "services/common/rpc/unary_call.h"
 #include "services/common/run_fence.h"
+#include "services/common/transfer_metrics.h"
 #include "services/partition_server/blob_transfer.h"
 #include "services/partition_server/store_orders.h"
 
@@ -26,6 +27,7 @@ class GrpcBlobClient : public BlobTransfer, public BlobFetcher {
     absl::Duration timeout = absl::Seconds(30);
     int64_t bytes_per_second = int64_t{4} << 20;
     CallGroup* group = nullptr;
+    TransferMetrics* metrics = nullptr;  // counts what is moved; may be null
   };
 
   // `channels` and `fence` (what this process knows of its run) must outlive this object.
@@ -46,6 +48,8 @@ class GrpcBlobClient : public BlobTransfer, public BlobFetcher {
 
  private:
   CallOptions OptionsFor(int64_t bytes) const;
+  // A transfer that went well is over.
+  void Count(TransferMetrics::Direction direction, int64_t bytes, absl::Time begin) const;
   RunContext context() const;
 
   ChannelPool* const channels_;

@@ -67,19 +67,31 @@ absl::Status Run(const Flags& flags) {
   const SecurityOptions security = {.allow_plain_text = flags.insecure};
   // Before gRPC starts threads of its own, which would take the signals.
   ShutdownSignals shutdown;
+  WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<Monitoring> monitoring,
+                        Monitoring::Start(flags.monitoring, "weft-partition-server",
+                                          ServerRole::kPartition, flags.data_dir));
   WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<GrpcStoreSyncClient> lock_server,
                         GrpcStoreSyncClient::Connect(flags.lock_server, security));
   WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<PartitionStore> store, OpenStore(flags));
   ChannelPool channels({.connections = 1, .security = security});
-  GrpcBlobClient fetcher(&channels, store->fence(), {});
+  TransferMetrics transfers;
+  GrpcBlobClient::Options fetch;
+  fetch.metrics = &transfers;
+  GrpcBlobClient fetcher(&channels, store->fence(), fetch);
   StoreOrders orders(store.get(), &fetcher);
   std::unique_ptr<PartitionSync> sync;  // outlives what runs on the pool
   WorkPool background(kBackgroundWorkers);
   WorkPool workers(kWorkers);
-  PartitionServiceImpl service(store.get(), &orders, &workers, &background);
+  PartitionServiceImpl service(store.get(), &orders, &workers, &background, &transfers);
+  const auto measured = monitoring->registry()->Add([&](MetricsPage* page) {
+    store->WriteMetrics(page);
+    service.WriteMetrics(page);
+    transfers.Write(page);
+  });
   ServerRunner::Options listen;
   listen.listen = flags.listen;
   listen.security = security;
+  listen.metrics = monitoring->server_calls();
   WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<ServerRunner> runner,
                         ServerRunner::Start(listen, {&service}));
   const std::string address = flags.advertise.empty() ? runner->address() : flags.advertise;
@@ -90,8 +102,13 @@ absl::Status Run(const Flags& flags) {
   if (!flags.address_file.empty()) {
     WEFT_RETURN_IF_ERROR(WriteFileAtomically(flags.address_file, address + "\n"));
   }
+  monitoring->readiness()->SetWaiting("waits for the lock server at " + flags.lock_server);
   absl::Status status = PollLockServer(flags.lock_server, lock_server.get(), sync.get(), &shutdown,
-                                       [&runner] { runner->SetServing(true); });
+                                       [&runner, &monitoring] {
+                                         runner->SetServing(true);
+                                         monitoring->readiness()->SetReady();
+                                       });
+  monitoring->readiness()->SetWaiting("it ends");
   WEFT_LOG_INFO("partition server: ends");
   runner->Drain();
   if (status.ok() && !store->durable()) {

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "services/common/rpc/grpc_status.h"
 #include "services/common/rpc/proto_convert.h"
+#include "services/common/rpc/rpc_metrics.h"
 #include "services/common/status_macros.h"
 #include "services/partition_server/grpc_bytes_client.h"
 #include "services/partition_server/partition_shards.h"
@@ -29,10 +30,43 @@ grpc::Status PartitionServiceImpl::Answer(const absl::Status& status) {
     case absl::StatusCode::kFailedPrecondition:
       ++stats_.wrong_runs;
       break;
+    case absl::StatusCode::kAlreadyExists:
+      ++stats_.other_contents;
+      break;
+    case absl::StatusCode::kResourceExhausted:
+      ++stats_.no_room;
+      break;
     default:
       break;
   }
   return ToGrpcStatus(status);
+}
+
+void PartitionServiceImpl::Received(PeerRole peer, int64_t bytes) {
+  stats_.bytes_received += bytes;
+  if (transfers_ != nullptr) transfers_->AddReceived(peer, bytes);
+}
+
+void PartitionServiceImpl::Sent(PeerRole peer, int64_t bytes) {
+  stats_.bytes_sent += bytes;
+  if (transfers_ != nullptr) transfers_->AddSent(peer, bytes);
+}
+
+void PartitionServiceImpl::WriteMetrics(MetricsPage* page) const {
+  page->AddCounter("weft_partition_stored_blobs_total", "Uploads published.", {},
+                   static_cast<double>(stats_.blobs_stored));
+  page->AddCounter("weft_partition_sent_blobs_total", "Blobs sent whole.", {},
+                   static_cast<double>(stats_.blobs_sent));
+  const auto refused = [&](absl::string_view reason, const std::atomic<int64_t>& calls) {
+    page->AddCounter("weft_partition_refused_calls_total", "Calls refused; nothing was changed.",
+                     {{"reason", reason}}, static_cast<double>(calls));
+  };
+  refused("malformed", stats_.malformed);
+  refused("wrong_checksum", stats_.wrong_checksums);
+  refused("other_content", stats_.other_contents);
+  refused("no_room", stats_.no_room);
+  refused("wrong_run", stats_.wrong_runs);
+  refused("stale_call", stats_.stale_calls);
 }
 
 // --- PutBlob ---
@@ -41,8 +75,8 @@ grpc::Status PartitionServiceImpl::Answer(const absl::Status& status) {
 // ahead.
 class PartitionServiceImpl::PutReactor : public grpc::ServerReadReactor<grpc::ByteBuffer> {
  public:
-  PutReactor(PartitionServiceImpl* service, grpc::ByteBuffer* response)
-      : service_(service), response_(response) {
+  PutReactor(PartitionServiceImpl* service, PeerRole caller, grpc::ByteBuffer* response)
+      : service_(service), caller_(caller), response_(response) {
     StartRead(&buffer_);
   }
 
@@ -94,9 +128,9 @@ class PartitionServiceImpl::PutReactor : public grpc::ServerReadReactor<grpc::By
     const absl::Status status = upload_->Append(segment.index, segment.checksum, segment.data);
     if (absl::IsDataLoss(status)) ++service_->stats_.wrong_checksums;
     if (status.ok()) {
-      for (const absl::string_view piece : segment.data) {
-        service_->stats_.bytes_received += static_cast<int64_t>(piece.size());
-      }
+      size_t bytes = 0;
+      for (const absl::string_view piece : segment.data) bytes += piece.size();
+      service_->Received(caller_, static_cast<int64_t>(bytes));
     }
     return status;
   }
@@ -135,6 +169,7 @@ class PartitionServiceImpl::PutReactor : public grpc::ServerReadReactor<grpc::By
   }
 
   PartitionServiceImpl* const service_;
+  const PeerRole caller_;
   grpc::ByteBuffer* const response_;
   grpc::ByteBuffer buffer_;
   ShardName name_;
@@ -144,14 +179,15 @@ class PartitionServiceImpl::PutReactor : public grpc::ServerReadReactor<grpc::By
 
 grpc::ServerReadReactor<grpc::ByteBuffer>* PartitionServiceImpl::PutBlob(
     grpc::CallbackServerContext* context, grpc::ByteBuffer* response) {
-  return new PutReactor(this, response);  // deletes itself
+  return new PutReactor(this, CallerRole(*context), response);  // deletes itself
 }
 
 // --- GetBlob ---
 
 class PartitionServiceImpl::GetReactor : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
  public:
-  GetReactor(PartitionServiceImpl* service, const grpc::ByteBuffer& request) : service_(service) {
+  GetReactor(PartitionServiceImpl* service, PeerRole caller, const grpc::ByteBuffer& request)
+      : service_(service), caller_(caller) {
     service_->workers_->Submit([this, request] {
       const absl::Status status = Begin(request);
       if (!status.ok()) Finish(service_->Answer(status));
@@ -211,12 +247,13 @@ class PartitionServiceImpl::GetReactor : public grpc::ServerWriteReactor<grpc::B
         grpc::Slice(EncodeSegmentPrefix(next_, reader_->checksum(next_), bytes)),
         OwnedSlice(segment->bytes, std::move(segment->owner))};
     buffer_ = grpc::ByteBuffer(slices, 2);
-    service_->stats_.bytes_sent += bytes;
+    service_->Sent(caller_, bytes);
     ++next_;
     StartWrite(&buffer_);
   }
 
   PartitionServiceImpl* const service_;
+  const PeerRole caller_;
   std::unique_ptr<BlobReader> reader_;
   bool on_disk_ = false;
   int64_t next_ = 0;
@@ -225,7 +262,7 @@ class PartitionServiceImpl::GetReactor : public grpc::ServerWriteReactor<grpc::B
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* PartitionServiceImpl::GetBlob(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
-  return new GetReactor(this, *request);  // deletes itself
+  return new GetReactor(this, CallerRole(*context), *request);  // deletes itself
 }
 
 // --- unary calls ---

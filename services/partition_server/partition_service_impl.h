@@ -13,6 +13,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include "services/common/metrics.h"
+#include "services/common/transfer_metrics.h"
 #include "services/common/work_pool.h"
 #include "services/partition_server/partition_store.h"
 #include "services/partition_server/store_orders.h"
@@ -31,6 +33,8 @@ struct PartitionServiceStats {
   std::atomic<int64_t> wrong_checksums = 0;  // of what was received
   std::atomic<int64_t> wrong_runs = 0;
   std::atomic<int64_t> stale_calls = 0;  // of a lower term, too early, or swept during the upload
+  std::atomic<int64_t> other_contents = 0;  // under a name that is taken
+  std::atomic<int64_t> no_room = 0;
 };
 
 using PartitionServiceBase = v1::PartitionService::WithRawCallbackMethod_PutBlob<
@@ -46,11 +50,17 @@ class PartitionServiceImpl : public PartitionServiceBase {
   // All must outlive this object, and the server that this object is registered with.
   // `background`: for copies, which wait for other servers; they must not keep the threads that
   // those wait for.
+  // `transfers` counts bytes by role; may be null.
   PartitionServiceImpl(PartitionStore* store, StoreOrders* orders, WorkPool* workers,
-                       WorkPool* background)
-      : store_(store), orders_(orders), workers_(workers), background_(background) {}
+                       WorkPool* background, TransferMetrics* transfers = nullptr)
+      : store_(store),
+        orders_(orders),
+        workers_(workers),
+        background_(background),
+        transfers_(transfers) {}
 
   const PartitionServiceStats& stats() const { return stats_; }
+  void WriteMetrics(MetricsPage* page) const;
 
   grpc::ServerReadReactor<grpc::ByteBuffer>* PutBlob(grpc::CallbackServerContext* context,
                                                      grpc::ByteBuffer* response) override;
@@ -73,6 +83,8 @@ class PartitionServiceImpl : public PartitionServiceBase {
   class PutReactor;
   class GetReactor;
 
+  void Received(PeerRole peer, int64_t bytes);
+  void Sent(PeerRole peer, int64_t bytes);
   // Counts what was refused.
   grpc::Status Answer(const absl::Status& status);
   // Runs `call` on a pool and answers what it gives.
@@ -88,6 +100,7 @@ class PartitionServiceImpl : public PartitionServiceBase {
   StoreOrders* const orders_;
   WorkPool* const workers_;
   WorkPool* const background_;
+  TransferMetrics* const transfers_;
   PartitionServiceStats stats_;
 };
 

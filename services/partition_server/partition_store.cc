@@ -109,8 +109,11 @@ std::vector<ShardName> PartitionStore::Passing() const {
 absl::StatusOr<SweepResult> PartitionStore::Sweep(const KeepList& list) {
   WEFT_ASSIGN_OR_RETURN(SweepResult result,
                         primary().Sweep(list.high_water, list.keep, list.keep_tokens));
+  Swept(result);
   if (memory_ != nullptr) {
-    WEFT_RETURN_IF_ERROR(disk_->Sweep(list.high_water, list.keep, list.keep_tokens).status());
+    WEFT_ASSIGN_OR_RETURN(const SweepResult persisted,
+                          disk_->Sweep(list.high_water, list.keep, list.keep_tokens));
+    Swept(persisted);
   }
   return result;
 }
@@ -119,6 +122,37 @@ absl::Status PartitionStore::write_status() const {
   absl::Status status = disk_->write_status();
   if (memory_ != nullptr) status.Update(memory_->write_status());
   return status;
+}
+
+void PartitionStore::Swept(const SweepResult& result) {
+  swept_blobs_.Add(static_cast<double>(result.blobs));
+  swept_bytes_.Add(static_cast<double>(result.bytes));
+}
+
+void PartitionStore::WriteMetrics(MetricsPage* page) const {
+  const auto state = [&](absl::string_view storage, absl::string_view name, int64_t blobs,
+                         int64_t bytes) {
+    const MetricLabel labels[] = {{"storage", storage}, {"state", name}};
+    page->AddGauge("weft_partition_blobs", "Blobs, by storage and state.", labels,
+                   static_cast<double>(blobs));
+    page->AddGauge("weft_partition_blob_bytes", "Bytes of blobs, by storage and state.", labels,
+                   static_cast<double>(bytes));
+  };
+  const auto storage = [&](absl::string_view name, const BlobStore* store) {
+    const BlobStoreStats stats = store != nullptr ? store->stats() : BlobStoreStats();
+    state(name, "whole", stats.blobs - stats.damaged, stats.bytes - stats.damaged_bytes);
+    state(name, "damaged", stats.damaged, stats.damaged_bytes);
+    state(name, "uploading", stats.uploads, stats.upload_bytes);
+  };
+  storage("disk", disk_.get());
+  storage("memory", memory_.get());
+  page->AddGauge("weft_partition_free_bytes", "What uploads may still take.", {},
+                 static_cast<double>(FreeBytes()));
+  page->AddCounter("weft_partition_swept_blobs_total", "Blobs deleted by keep list.", {},
+                   swept_blobs_.value());
+  page->AddCounter("weft_partition_swept_bytes_total", "Bytes of blobs deleted by keep list.", {},
+                   swept_bytes_.value());
+  disk_->WriteStorageMetrics(page);
 }
 
 }  // namespace weft

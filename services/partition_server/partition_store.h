@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "services/common/metrics.h"
 #include "services/common/run_fence.h"
 #include "services/common/store_folder.h"
 #include "services/common/store_sync.h"
@@ -60,14 +61,18 @@ class PartitionStore {
   // The failed write that ended this store's use; its process should end.
   absl::Status write_status() const;
   BlobStoreStats stats() const { return primary().stats(); }
+  void WriteMetrics(MetricsPage* page) const;
 
  private:
+  void Swept(const SweepResult& result);
   BlobStore& primary() const { return memory_ != nullptr ? *memory_ : *disk_; }
 
   const std::unique_ptr<StoreFolder> folder_;
   const std::unique_ptr<BlobStore> disk_;
   const std::unique_ptr<BlobStore> memory_;
   RunFence fence_;
+  Counter swept_blobs_;
+  Counter swept_bytes_;
 };
 
 }  // namespace weft

@@ -15,6 +15,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "services/common/file_util.h"
+#include "services/common/rocksdb_metrics.h"
 #include "services/common/status_macros.h"
 
 namespace weft {
@@ -354,6 +355,10 @@ int64_t RocksDbBlobStorage::FreeBytes() const {
   struct statvfs disk;
   if (statvfs(database_->folder.c_str(), &disk) != 0) return 0;
   return static_cast<int64_t>(disk.f_bavail) * static_cast<int64_t>(disk.f_frsize);
+}
+
+void RocksDbBlobStorage::WriteMetrics(MetricsPage* page) const {
+  WriteRocksDbMetrics(database_->db.get(), page);
 }
 
 }  // namespace weft

@@ -36,6 +36,7 @@ class RocksDbBlobStorage : public BlobStorage {
   absl::Status Remove(absl::Span<const ShardName> names) override;
   bool durable() const override { return true; }
   int64_t FreeBytes() const override;
+  void WriteMetrics(MetricsPage* page) const override;
 
  private:
   struct Database;

@@ -173,7 +173,11 @@ absl::Status BucketPipeline::Finish(const Grant& grant, std::vector<BucketStats>
 }
 
 void BucketPipeline::Store(const StoreJob& job) {
-  absl::Status status = StoreAndRelease(job);
+  absl::Status status;
+  {
+    const PhaseClock::Span span(options_.phases, TrainingPhase::kStore);
+    status = StoreAndRelease(job);
+  }
   MutexLock lock(&mu_);
   storing_.clear();  // one job at a time
   storer_works_ = false;

@@ -27,6 +27,7 @@
 #include "services/param_server/param_client.h"
 #include "services/partition_server/partition_client.h"
 #include "services/trainer/hogwild_pool.h"
+#include "services/trainer/phase_clock.h"
 #include "services/trainer/serial_executor.h"
 #include "services/trainer/training_task.h"
 
@@ -38,6 +39,7 @@ class BucketPipeline {
     bool prefetch = true;          // read hinted partitions ahead
     bool background_store = true;  // false: Finish stores and releases before it returns
     int resident_partitions = 2;   // copies to keep, beside what is read ahead or being stored
+    PhaseClock* phases = nullptr;  // counts the time of storing; may be null
   };
 
   // All must outlive this object. `pool` is used by Load, for filling and copying tables.

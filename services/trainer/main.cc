@@ -12,6 +12,7 @@
 #include "services/common/logging.h"
 #include "services/common/mutex.h"
 #include "services/common/retry.h"
+#include "services/common/rpc/monitoring.h"
 #include "services/common/shutdown_signals.h"
 #include "services/common/status_macros.h"
 #include "services/trainer/cluster/cluster_trainer.h"
@@ -23,6 +24,7 @@ struct Flags {
   ClusterTrainer::Options trainer;
   double patience_seconds = 300;
   double grace_seconds = 25;
+  MonitoringFlags monitoring;
 };
 
 std::string DefaultName() {
@@ -88,13 +90,22 @@ absl::Status Run(const Flags& flags) {
   StopTarget target;
   ShutdownSignals signals;
   signals.SetListener([&target] { target.Stop(); });
+  WEFT_ASSIGN_OR_RETURN(
+      const std::unique_ptr<Monitoring> monitoring,
+      Monitoring::Start(flags.monitoring, "weft-trainer", ServerRole::kTrainer, ""));
+  monitoring->readiness()->SetWaiting("waits for the lock server at " +
+                                      flags.trainer.clients.lock_server);
   WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<ClusterTrainer> trainer,
                         ClusterTrainer::Begin(flags.trainer));
+  const auto measured =
+      monitoring->registry()->Add([&](MetricsPage* page) { trainer->WriteMetrics(page); });
   absl::StatusOr<TrainingSummary> summary = absl::UnknownError("");
   {
     GraceTimer timer(&signals, &target, absl::Seconds(flags.grace_seconds));
     target.Set(trainer.get());
+    monitoring->readiness()->SetReady();
     summary = trainer->Run();
+    monitoring->readiness()->SetWaiting("it ends");
     target.Clear();
   }
   WEFT_RETURN_IF_ERROR(summary.status());
@@ -133,6 +144,7 @@ int Main(int argc, char** argv) {
       ->capture_default_str();
   app.add_flag("--insecure", flags.trainer.clients.allow_plain_text,
                "plain text beyond this machine");
+  AddMonitoringFlags(&flags.monitoring, &app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

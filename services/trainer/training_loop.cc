@@ -1,7 +1,6 @@
 #include "services/trainer/training_loop.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -24,20 +23,10 @@ absl::Status CheckExpectedEdges(const GrantedBucket& granted, const BucketEdges&
                    " when the run began: its edges have changed; import again or start a new run"));
 }
 
-// Adds the time from here to the end of its scope.
-class PhaseTimer {
- public:
-  explicit PhaseTimer(double* seconds) : seconds_(seconds) {}
-  ~PhaseTimer() {
-    *seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  }
-  PhaseTimer(const PhaseTimer&) = delete;
-  PhaseTimer& operator=(const PhaseTimer&) = delete;
-
- private:
-  double* const seconds_;
-  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
+BucketPipeline::Options WithPhases(BucketPipeline::Options options, PhaseClock* phases) {
+  options.phases = phases;
+  return options;
+}
 
 bool FailsTheRun(const absl::Status& status) {
   return absl::IsOutOfRange(status) || absl::IsInvalidArgument(status) || absl::IsDataLoss(status);
@@ -65,13 +54,20 @@ TrainingLoop::TrainingLoop(const TrainingTask& task, const Options& options,
       options_(options),
       services_(services),
       live_(live),
+      phases_(services.phases != nullptr ? services.phases : &own_phases_),
       pool_(options.num_threads),
       edge_reader_(task, services.edges),
       edges_(edge_reader_, options.pipeline.prefetch),
-      pipeline_(task, options.pipeline, services.lock, services.params, services.partitions,
-                &pool_) {}
+      pipeline_(task, WithPhases(options.pipeline, phases_), services.lock, services.params,
+                services.partitions, &pool_) {}
 
 TrainingLoop::~TrainingLoop() = default;
+
+PhaseSeconds TrainingLoop::Phases() const {
+  return {phases_->Seconds(TrainingPhase::kWait), phases_->Seconds(TrainingPhase::kLoad),
+          phases_->Seconds(TrainingPhase::kTrain), phases_->Seconds(TrainingPhase::kEvaluate),
+          phases_->Seconds(TrainingPhase::kFinish)};
+}
 
 absl::StatusOr<TrainingSummary> TrainingLoop::Run(const std::atomic<bool>& stop) {
   BucketTrainer::Options options{task_.spec, EvaluationSpec(task_.spec, task_.config),
@@ -108,7 +104,7 @@ absl::StatusOr<TrainingSummary> TrainingLoop::Run(const std::atomic<bool>& stop)
                          stats_.trained_edges(),
                          stats_.train_seconds(),
                          stats_.EdgesPerSecond(),
-                         phases_};
+                         Phases()};
 }
 
 absl::Status TrainingLoop::TrainUntilDone(const std::atomic<bool>& stop) {
@@ -129,18 +125,18 @@ absl::Status TrainingLoop::TrainUntilDone(const std::atomic<bool>& stop) {
 }
 
 absl::StatusOr<AcquireResult> TrainingLoop::Acquire(absl::Duration wait) {
-  const PhaseTimer timer(&phases_.waiting);
+  const PhaseClock::Span span(phases_, TrainingPhase::kWait);
   return services_.lock->AcquireBucket({acquire_number_, pipeline_.Resident(), wait});
 }
 
 absl::Status TrainingLoop::Load(const Grant& grant) {
-  const PhaseTimer timer(&phases_.loading);
+  const PhaseClock::Span span(phases_, TrainingPhase::kLoad);
   return pipeline_.Load(grant);
 }
 
 absl::StatusOr<const BucketEdges*> TrainingLoop::GetEdges(const PassPosition& position,
                                                           const GrantedBucket& granted) {
-  const PhaseTimer timer(&phases_.loading);
+  const PhaseClock::Span span(phases_, TrainingPhase::kLoad);
   WEFT_ASSIGN_OR_RETURN(const BucketEdges* edges, edges_.Get(position, granted.bucket));
   WEFT_RETURN_IF_ERROR(CheckExpectedEdges(granted, *edges));
   return edges;
@@ -178,7 +174,7 @@ absl::Status TrainingLoop::TrainGrant(const Grant& grant, int64_t remaining,
     return status;
   }
   for (const BucketStats& bucket : trained) stats_.Add(grant.position, bucket);
-  const PhaseTimer timer(&phases_.finishing);
+  const PhaseClock::Span span(phases_, TrainingPhase::kFinish);
   return pipeline_.Finish(grant, std::move(trained));
 }
 
@@ -212,13 +208,15 @@ absl::StatusOr<BucketStats> TrainingLoop::TrainBucket(const Grant& grant, size_t
     progress.loss = now.edges > 0 ? now.loss / static_cast<double>(now.edges) : 0;
     services_.observer->OnProgress(progress);
   };
-  WEFT_ASSIGN_OR_RETURN(
-      BucketTrainer::TrainResult trained,
-      trainer_->Train(target, edges->train,
-                      {&stop, services_.observer != nullptr ? &report : nullptr}));
+  absl::StatusOr<BucketTrainer::TrainResult> result;
+  {
+    const PhaseClock::Span span(phases_, TrainingPhase::kTrain);
+    result = trainer_->Train(target, edges->train,
+                             {&stop, services_.observer != nullptr ? &report : nullptr});
+  }
+  WEFT_ASSIGN_OR_RETURN(BucketTrainer::TrainResult trained, std::move(result));
   stats.train = std::move(trained.stats);
   stats.train_seconds = trained.seconds;
-  phases_.training += trained.seconds;
   if (evaluate) {
     progress.phase = TrainingProgress::Phase::kEvaluatingAfter;
     WEFT_ASSIGN_OR_RETURN(stats.eval_after, Evaluate(target, edges->held_out, &progress, stop));
@@ -228,7 +226,7 @@ absl::StatusOr<BucketStats> TrainingLoop::TrainBucket(const Grant& grant, size_t
 }
 
 absl::Status TrainingLoop::CheckFinite(const Grant& grant) {
-  const PhaseTimer timer(&phases_.finishing);
+  const PhaseClock::Span span(phases_, TrainingPhase::kFinish);
   const Bucket bucket = grant.buckets.back().bucket;
   const auto where = absl::StrCat("bucket (", bucket.lhs, ", ", bucket.rhs, "): ");
   for (const GrantedPartition& p : grant.partitions) {
@@ -266,7 +264,7 @@ absl::Status TrainingLoop::CheckFinite(absl::string_view name, const FloatBlock&
 absl::StatusOr<Stats> TrainingLoop::Evaluate(const BucketTrainer::Target& target,
                                              const GroupedEdges& edges, TrainingProgress* progress,
                                              const std::atomic<bool>& stop) {
-  const PhaseTimer timer(&phases_.evaluating);
+  const PhaseClock::Span span(phases_, TrainingPhase::kEvaluate);
   const std::function<void()> report = [&] { services_.observer->OnProgress(*progress); };
   return trainer_->Evaluate(target, edges,
                             {&stop, services_.observer != nullptr ? &report : nullptr});

@@ -28,6 +28,7 @@
 #include "services/trainer/edge_cache.h"
 #include "services/trainer/edge_reader.h"
 #include "services/trainer/hogwild_pool.h"
+#include "services/trainer/phase_clock.h"
 #include "services/trainer/training_stats.h"
 #include "services/trainer/training_task.h"
 
@@ -90,6 +91,7 @@ class TrainingLoop {
     const BatchStepFactory* steps = nullptr;
     TrainingObserver* observer = nullptr;  // may be null
     EdgeSource* edges = nullptr;           // null: the folders of the task's edge paths
+    PhaseClock* phases = nullptr;          // for those who watch; null: the loop's own
   };
 
   // `live` is the shared state that workers read and write, of the right names and shapes
@@ -123,6 +125,7 @@ class TrainingLoop {
   // rows may not be for long.
   absl::Status CheckFinite(const Grant& grant);
   absl::Status CheckFinite(absl::string_view name, const FloatBlock& values);
+  PhaseSeconds Phases() const;
   std::vector<BatchTables> TablesOf(Bucket bucket);
   // Whether some of what the grant trains still has its initial values.
   bool IsFresh(const Grant& grant) const;
@@ -134,6 +137,8 @@ class TrainingLoop {
   const Options options_;
   const Services services_;
   SharedState* const live_;
+  PhaseClock own_phases_;
+  PhaseClock* const phases_;
 
   HogwildPool pool_;
   EdgeReader edge_reader_;
@@ -141,7 +146,6 @@ class TrainingLoop {
   BucketPipeline pipeline_;
   std::unique_ptr<BucketTrainer> trainer_;
   TrainingStats stats_;
-  PhaseSeconds phases_;
   uint64_t acquire_number_ = 1;
 };
 

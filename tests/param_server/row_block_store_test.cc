@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "tests/param_server/store_fixture.h"
+#include "tests/testing/recorded_metrics.h"
 #include "tests/testing/status_matchers.h"
 
 namespace weft {
@@ -131,6 +132,27 @@ TEST_F(RowBlockStoreTest, RowsThatAreNotThereAreRefused) {
   EXPECT_EQ(store_.Refused(ParamRefusal::kBadRows), 6);
   EXPECT_EQ(store_.Row(0, 0), (std::vector<float>{0, 0}));
   EXPECT_EQ(store_.store->stats().pushes, 0);
+}
+
+TEST_F(RowBlockStoreTest, WhatIsRefusedAndWhatIsRepeatedIsMeasured) {
+  ASSERT_THAT(store_.Push(kA, 1, {{0, 1, {3, 4}}}), IsOk());
+  ASSERT_THAT(store_.Push(kA, 1, {{0, 1, {3, 4}}}), IsOk());
+  PushRequest gap = store_.Request(kA, 5, {{0, 1, {3, 4}}});
+  gap.cursor = store_.Push(kB, 1, {})->cursor;
+  EXPECT_FALSE(store_.store->Push(gap).ok());
+  store_.store->RefusedMalformed();
+
+  testing::RecordedMetrics page;
+  store_.store->WriteMetrics(&page);
+
+  EXPECT_EQ(page.Value("weft_param_pushes_total"), 2);
+  EXPECT_EQ(page.Value("weft_param_repeated_pushes_total"), 1);
+  EXPECT_EQ(page.Value("weft_param_refused_calls_total{reason=bad_number}"), 1);
+  EXPECT_EQ(page.Value("weft_param_refused_calls_total{reason=bad_rows}"), 1);
+  EXPECT_EQ(page.Value("weft_param_refused_calls_total{reason=not_finite}"), 0);
+  EXPECT_EQ(page.Value("weft_param_sessions"), 2);
+  EXPECT_EQ(page.Value("weft_param_received_rows_total"), 1);
+  EXPECT_GT(page.Value("weft_param_row_bytes"), page.Value("weft_param_rows"));
 }
 
 TEST_F(RowBlockStoreTest, CallersOfAnotherLifeAreRefused) {

@@ -16,6 +16,7 @@
 #include "tests/partition_server/blob_testing.h"
 #include "tests/partition_server/partition_server_fixture.h"
 #include "tests/partition_server/partition_service_fixture.h"
+#include "tests/testing/recorded_metrics.h"
 
 namespace weft::testing {
 namespace {
@@ -127,6 +128,25 @@ TEST_F(PartitionServiceTest, WhatDoesNotFitIsRefusedAndCountedAndChangesNothing)
   EXPECT_TRUE(server->store.Passing().empty());
   EXPECT_EQ(server->store.stats().uploads, 0);
   EXPECT_EQ(server->service.stats().blobs_stored, 0);
+  EXPECT_THAT(Put(*server, kName, content), IsOk());
+  EXPECT_THAT(Put(*server, kName, Content(2, 100)), StatusIs(absl::StatusCode::kAlreadyExists));
+
+  testing::RecordedMetrics page;
+  server->service.WriteMetrics(&page);
+  server->store.WriteMetrics(&page);
+  const auto refused = [&](const std::string& reason) {
+    return page.Value("weft_partition_refused_calls_total{reason=" + reason + "}");
+  };
+  EXPECT_EQ(refused("malformed"), malformed);
+  EXPECT_EQ(refused("wrong_checksum"), 2);
+  EXPECT_EQ(refused("no_room"), 1);
+  EXPECT_EQ(refused("other_content"), 1);
+  EXPECT_EQ(page.Value("weft_partition_stored_blobs_total"), 1);
+  EXPECT_EQ(page.Value("weft_partition_blobs{storage=memory,state=whole}"), 1);
+  EXPECT_EQ(page.Value("weft_partition_blob_bytes{storage=memory,state=whole}"), info.bytes);
+  EXPECT_EQ(page.Value("weft_partition_blobs{storage=memory,state=uploading}"), 0);
+  EXPECT_EQ(page.Value("weft_partition_blobs{storage=disk,state=whole}"), 0);
+  EXPECT_GT(page.Value("weft_partition_free_bytes"), 0);
 }
 
 TEST_F(PartitionServiceTest, AnotherRunAndALowerTermAreRefusedAndCounted) {

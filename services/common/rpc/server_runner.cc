@@ -45,6 +45,9 @@ absl::StatusOr<std::unique_ptr<ServerRunner>> ServerRunner::Start(
   int port = 0;
   builder.AddListeningPort(options.listen, credentials, &port);
   for (grpc::Service* service : services) builder.RegisterService(service);
+  if (options.metrics != nullptr) {
+    builder.experimental().SetInterceptorCreators(CountServerCalls(options.metrics));
+  }
   builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kStreamWindowBytes);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kMaxFrameBytes);

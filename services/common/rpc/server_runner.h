@@ -21,6 +21,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "services/common/rpc/credentials.h"
+#include "services/common/rpc/rpc_metrics.h"
 
 namespace weft {
 
@@ -31,6 +32,7 @@ class ServerRunner {
     SecurityOptions security;
     absl::Duration grace = absl::Seconds(10);
     std::function<void()> on_drain;
+    RpcMetrics* metrics = nullptr;  // counts the calls; null: nobody does
   };
 
   // `services` must outlive the runner.

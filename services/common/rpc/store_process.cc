@@ -28,6 +28,7 @@ void AddStoreProcessFlags(const std::string& stores, StoreProcessFlags* flags, C
   app->add_option("--address-file", flags->address_file,
                   "written with host:port when it can be called");
   app->add_flag("--insecure", flags->insecure, "plain text beyond this machine");
+  AddMonitoringFlags(&flags->monitoring, app);
 }
 
 absl::Status PollLockServer(const std::string& address, StoreSyncClient* client, PolledStore* store,

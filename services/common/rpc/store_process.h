@@ -8,6 +8,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "services/common/polled_store.h"
+#include "services/common/rpc/monitoring.h"
 #include "services/common/shutdown_signals.h"
 #include "services/common/store_sync_client.h"
 
@@ -21,6 +22,7 @@ struct StoreProcessFlags {
   std::string advertise;
   std::string address_file;
   bool insecure = false;
+  MonitoringFlags monitoring;
 };
 
 // `stores`: what the values of --store mean.

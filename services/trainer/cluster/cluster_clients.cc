@@ -9,6 +9,7 @@
 #include "services/common/place_directory.h"
 #include "services/common/rpc/channel_pool.h"
 #include "services/common/status_macros.h"
+#include "services/common/transfer_metrics.h"
 #include "services/param_server/cluster_param_client.h"
 #include "services/param_server/grpc_param_client.h"
 #include "services/partition_server/cluster_partition_client.h"
@@ -45,6 +46,7 @@ class ClusterClientsImpl : public ClusterClients {
   absl::Status Configure(const RunConfig& config) override {
     GrpcBlobClient::Options blobs;
     blobs.group = &transfers_;
+    blobs.metrics = &moved_;
     blobs_.emplace(&partition_channels_, lock_->fence(), blobs);
     PartitionTransfer::Options transfer = TransferOptions(config, options_.retry, options_.streams);
     transfer.on_unreadable = [this](const ShardName& shard, const Place& place,
@@ -66,8 +68,10 @@ class ClusterClientsImpl : public ClusterClients {
                                      config.NumPartitions(Side::kRhs)},
           &places_, &*transfer_, &*partitions_);
     }
+    ClusterParamClient::Options params = ParamOptions(config, options_.retry);
+    params.transfers = &moved_;
     params_.emplace(
-        ParamOptions(config, options_.retry), [this] { return ParamSession(); }, Clock::Real());
+        params, [this] { return ParamSession(); }, Clock::Real());
     return absl::OkStatus();
   }
 
@@ -75,6 +79,26 @@ class ClusterClientsImpl : public ClusterClients {
   PartitionClient& partitions() override { return *partitions_; }
   ParamClient& params() override { return *params_; }
   EdgeSource* edges() override { return edges_.has_value() ? &*edges_ : nullptr; }
+
+  void WriteMetrics(MetricsPage* page) const override {
+    const auto counter = [&](absl::string_view name, absl::string_view help, int64_t value) {
+      page->AddCounter(name, help, {}, static_cast<double>(value));
+    };
+    const ClusterParamClient::Stats params = params_->stats();
+    counter("weft_trainer_sessions_total", "Sessions begun.", lock_->sessions());
+    page->AddGauge("weft_trainer_param_staleness_seconds",
+                   "Since the last exchange with the parameter server asked longest ago.", {},
+                   absl::ToDoubleSeconds(params_->staleness()));
+    counter("weft_trainer_param_pushes_total", "Pushes of shared parameters that were answered.",
+            params.pushes);
+    counter("weft_trainer_param_rounds_total", "Rounds of pushes.", params.rounds);
+    counter("weft_trainer_param_lost_pushes_total",
+            "Pushes that a server had taken and lost again.", params.lost_pushes);
+    counter("weft_trainer_param_stale_waits_total",
+            "How often a worker waited because shared parameters were too old.",
+            params.stale_waits);
+    moved_.Write(page);
+  }
 
   void Cancel() override {
     lock_->Cancel();
@@ -104,6 +128,7 @@ class ClusterClientsImpl : public ClusterClients {
   ChannelPool partition_channels_;
   ChannelPool param_channels_;
   CallGroup transfers_;
+  TransferMetrics moved_;
   GrpcLockClient::Session session_;
   // In the order of their construction: later ones use earlier ones.
   std::unique_ptr<GrpcLockClient> lock_;

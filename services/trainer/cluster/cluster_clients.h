@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "services/common/metrics.h"
 #include "services/common/retry.h"
 #include "services/common/run_config.h"
 #include "services/lock_server/grpc_lock_client.h"
@@ -44,6 +45,9 @@ class ClusterClients {
   virtual ParamClient& params() = 0;
   // The edges that partition servers hold; null: they lie in folders.
   virtual EdgeSource* edges() = 0;
+
+  // What the clients have counted. After Configure; thread-safety: any thread.
+  virtual void WriteMetrics(MetricsPage* page) const = 0;
 
   // Ends everything that waits; errors are Cancelled then.
   virtual void Cancel() = 0;

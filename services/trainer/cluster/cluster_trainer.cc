@@ -7,6 +7,7 @@
 #include "services/common/available_memory.h"
 #include "services/common/logging.h"
 #include "services/common/status_macros.h"
+#include "services/trainer/cluster/trainer_metrics.h"
 #include "services/trainer/fused/fused_batch_step.h"
 #include "services/trainer/local/local_data.h"
 #include "services/trainer/memory_plan.h"
@@ -19,7 +20,7 @@ namespace {
 // Shows the lock server that the trainer is getting on, and people what it does.
 class ClusterObserver : public TrainingObserver {
  public:
-  explicit ClusterObserver(GrpcLockClient* lock) : lock_(lock) {}
+  ClusterObserver(GrpcLockClient* lock, TrainerMetrics* metrics) : lock_(lock), metrics_(metrics) {}
 
   void OnProgress(const TrainingProgress& progress) override {
     const bool same = progress.bucket == bucket_ && progress.done_edges >= edges_;
@@ -27,10 +28,12 @@ class ClusterObserver : public TrainingObserver {
     lock_->AddProgress(1 + static_cast<uint64_t>(progress.done_edges - (same ? edges_ : 0)));
     bucket_ = progress.bucket;
     edges_ = progress.done_edges;
+    metrics_->OnProgress(progress);
   }
 
   void OnBucketTrained(const PassPosition& position, const BucketStats& stats, int64_t) override {
     lock_->AddProgress(1);
+    metrics_->OnBucketTrained(stats);
     const auto loss = stats.train.metrics.find("loss");
     WEFT_LOG_INFO(
         "bucket trained: pass={} bucket=({},{}) edges={} held_out={} seconds={:.3f} loss={}",
@@ -41,6 +44,7 @@ class ClusterObserver : public TrainingObserver {
 
  private:
   GrpcLockClient* const lock_;
+  TrainerMetrics* const metrics_;
   Bucket bucket_{-1, -1};
   int64_t edges_ = 0;
 };
@@ -81,10 +85,11 @@ class ClusterTrainerImpl : public ClusterTrainer {
     options.pipeline.prefetch = memory->prefetch;
     options.pipeline.background_store = memory->background_store;
     options.pipeline.resident_partitions = task_.config.resident_partitions;
-    ClusterObserver observer(&clients_->lock());
+    metrics_.SetThreads(options.num_threads);
+    ClusterObserver observer(&clients_->lock(), &metrics_);
     TrainingLoop loop(task_, options,
                       {&clients_->lock(), &clients_->params(), &clients_->partitions(), factory,
-                       &observer, clients_->edges()},
+                       &observer, clients_->edges(), metrics_.phases()},
                       &live);
     absl::StatusOr<TrainingSummary> summary = loop.Run(stop_);
     if (stop_ && absl::IsCancelled(summary.status())) {
@@ -93,6 +98,11 @@ class ClusterTrainerImpl : public ClusterTrainer {
       summary->stopped = true;
     }
     return summary;
+  }
+
+  void WriteMetrics(MetricsPage* page) const override {
+    metrics_.Write(page);
+    clients_->WriteMetrics(page);
   }
 
   void Stop() override {
@@ -164,6 +174,7 @@ class ClusterTrainerImpl : public ClusterTrainer {
   const Options options_;
   std::unique_ptr<ClusterClients> clients_;
   TrainingTask task_;
+  TrainerMetrics metrics_;
   int64_t largest_bucket_ = 0;
   std::atomic<bool> stop_ = false;
 };

@@ -6,7 +6,7 @@
 // batch boundary, the session ends. What of that takes longer than `grace` is left: others get the
 // buckets when the lease is over.
 //
-// Thread-safety: Stop from any thread, the rest from one.
+// Thread-safety: Stop and WriteMetrics from any thread, the rest from one.
 #pragma once
 
 #include <atomic>
@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "services/common/metrics.h"
 #include "services/common/retry.h"
 #include "services/trainer/cluster/cluster_clients.h"
 #include "services/trainer/training_loop.h"
@@ -44,6 +45,8 @@ class ClusterTrainer {
   virtual const std::string& name() const = 0;
   // Trains until the run is done, or Stop. Errors: as TrainingLoop::Run.
   virtual absl::StatusOr<TrainingSummary> Run() = 0;
+  // Thread-safety: any thread.
+  virtual void WriteMetrics(MetricsPage* page) const = 0;
   virtual void Stop() = 0;
   // Ends all calls: Run returns soon, whatever is left undone.
   virtual void Cancel() = 0;

@@ -1,0 +1,46 @@
+#include "services/common/rpc/monitoring.h"
+
+#include "services/common/file_util.h"
+#include "services/common/logging.h"
+#include "services/common/status_macros.h"
+
+namespace weft {
+
+void AddMonitoringFlags(MonitoringFlags* flags, CLI::App* app) {
+  app->add_option(
+      "--metrics-listen", flags->listen,
+      "host:port of /metrics, /healthz and /readyz over HTTP; port 0: any that is free");
+  app->add_option("--metrics-address-file", flags->address_file,
+                  "written with host:port of the metrics");
+}
+
+Monitoring::Monitoring(const std::string& program, ServerRole role, const std::string& data_dir)
+    : process_(program, data_dir),
+      client_calls_(CountClientCalls(role)),
+      server_calls_("weft_rpc_server_duration_seconds",
+                    "Calls answered: from arrival to answer, waiting included.") {
+  registration_ = registry_.Add([this](MetricsPage* page) {
+    process_.Write(page);
+    server_calls_.Write(page);
+    client_calls_.Write(page);
+  });
+}
+
+absl::StatusOr<std::unique_ptr<Monitoring>> Monitoring::Start(const MonitoringFlags& flags,
+                                                              const std::string& program,
+                                                              ServerRole role,
+                                                              const std::string& data_dir) {
+  std::unique_ptr<Monitoring> monitoring(new Monitoring(program, role, data_dir));
+  if (flags.listen.empty()) return monitoring;
+  WEFT_ASSIGN_OR_RETURN(
+      monitoring->server_,
+      MetricsServer::Start(flags.listen, &monitoring->registry_, &monitoring->readiness_));
+  const std::string& address = monitoring->server_->address();
+  WEFT_LOG_INFO("metrics: address={}", address);
+  if (!flags.address_file.empty()) {
+    WEFT_RETURN_IF_ERROR(WriteFileAtomically(flags.address_file, address + "\n"));
+  }
+  return monitoring;
+}
+
+}  // namespace weft

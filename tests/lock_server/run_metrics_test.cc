@@ -1,0 +1,221 @@
+// What is measured of a run: refusals, grants and sessions, edges and speed, checkpoints.
+#include "services/lock_server/run_metrics.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/lock_server/cluster_fixture.h"
+#include "tests/testing/recorded_metrics.h"
+#include "tests/testing/status_matchers.h"
+
+namespace weft {
+namespace {
+
+using testing::ClusterRun;
+using testing::IsOk;
+using testing::MakeClusterPlan;
+using testing::PartitionServer;
+using testing::RecordedMetrics;
+
+constexpr SessionId kAnna = 1001;
+constexpr SessionId kBert = 1002;
+const std::vector<Place> kDisk = {{11, 0}};
+
+// A run of 2 x 2 buckets with one durable partition server and two trainers.
+struct MeasuredRun : ClusterRun {
+  explicit MeasuredRun(RunPlan plan = MakeClusterPlan(2)) : ClusterRun(std::move(plan)) {
+    WEFT_CHECK(Report(PartitionServer(11, 1)).ok());
+    Register(kAnna);
+    Register(kBert);
+  }
+
+  RecordedMetrics Page() const {
+    RecordedMetrics page;
+    WriteRunMetrics(coordinator->metrics(), &page);
+    return page;
+  }
+  double Value(const std::string& sample) const { return Page().Value(sample); }
+  double Refused(const std::string& reason) const {
+    return Value("weft_lock_refused_calls_total{reason=" + reason + "}");
+  }
+};
+
+TEST(RunMetricsTest, AReleaseThatIsRepeatedChangesNothingAndIsCounted) {
+  MeasuredRun run;
+  const Grant grant = run.MustAcquire(kAnna, 1);
+  ASSERT_THAT(run.Release(kAnna, grant, kDisk), IsOk());
+  const double edges = run.Value("weft_lock_committed_edges_total{kind=trained}");
+
+  EXPECT_THAT(run.Release(kAnna, grant, kDisk), IsOk());
+
+  EXPECT_EQ(run.Value("weft_lock_repeated_calls_total{call=release}"), 1);
+  EXPECT_EQ(run.Value("weft_lock_committed_edges_total{kind=trained}"), edges);
+}
+
+TEST(RunMetricsTest, AForeignGrantIsRefusedAndCounted) {
+  MeasuredRun run;
+  const Grant grant = run.MustAcquire(kAnna, 1);
+
+  EXPECT_TRUE(absl::IsAborted(run.Release(kBert, grant, kDisk).status()));
+
+  EXPECT_EQ(run.Refused("grant_ended"), 1);
+  EXPECT_EQ(run.Value("weft_lock_buckets{state=granted}"), 1);
+}
+
+TEST(RunMetricsTest, EveryRefusalHasItsReason) {
+  MeasuredRun run;
+  const Grant grant = run.MustAcquire(kAnna, 1);
+
+  EXPECT_FALSE(run.Acquire(77, 1).ok());
+  EXPECT_EQ(run.Refused("session_ended"), 1);
+  EXPECT_FALSE(run.coordinator->Check({"another", 0, 0, std::nullopt}).ok());
+  EXPECT_EQ(run.Refused("wrong_run"), 1);
+  EXPECT_FALSE(run.coordinator->Check({"r", 0, 0, Generation{0}}).ok());
+  EXPECT_EQ(run.Refused("old_generation"), 1);
+  EXPECT_FALSE(run.Release(kAnna, grant, {}).ok());
+  EXPECT_EQ(run.Refused("not_stored"), 1);
+  Registration other;
+  other.incarnation = 5;
+  other.algorithm_version = kAlgorithmVersion + 1;
+  EXPECT_FALSE(run.coordinator->Register(other).ok());
+  EXPECT_EQ(run.Refused("other_version"), 1);
+  ReleaseRequest malformed = testing::ReleaseOf(grant);
+  malformed.buckets.clear();
+  EXPECT_FALSE(run.coordinator->Release(kAnna, malformed).ok());
+  EXPECT_EQ(run.Refused("malformed"), 1);
+
+  EXPECT_THAT(run.Release(kAnna, grant, kDisk), IsOk());
+  ReleaseRequest wrong = testing::ReleaseOf(run.MustAcquire(kAnna, 2));
+  wrong.buckets[0].trained_edges += 1;
+  for (const PartitionKey& key : wrong.stored) {
+    wrong.places.push_back(testing::StoredAt({key, wrong.token}, kDisk));
+  }
+  EXPECT_FALSE(run.coordinator->Release(kAnna, wrong).ok());
+  EXPECT_EQ(run.Refused("wrong_edges"), 1);
+  EXPECT_FALSE(run.Acquire(kBert, 1).ok());
+  EXPECT_EQ(run.Refused("run_failed"), 1);
+  EXPECT_EQ(run.Value("weft_lock_run_phase{phase=failed}"), 1);
+}
+
+TEST(RunMetricsTest, ASilentTrainersGrantExpiresAndItsBucketIsQueuedAgain) {
+  MeasuredRun run;
+  run.MustAcquire(kAnna, 1);
+  EXPECT_EQ(run.Value("weft_lock_grants"), 1);
+  run.Pass(absl::Seconds(10));
+  EXPECT_NEAR(run.Value("weft_lock_oldest_grant_age_seconds"), 10, 1);
+
+  run.Pass(absl::FromChrono(run.plan.cluster->lease) + absl::Seconds(2));
+
+  const RecordedMetrics page = run.Page();
+  EXPECT_EQ(page.Value("weft_lock_sessions_ended_total{reason=silent}"), 2);
+  EXPECT_EQ(page.Value("weft_lock_grants_ended_total{reason=expired}"), 1);
+  EXPECT_EQ(page.Value("weft_lock_requeued_buckets_total"), 1);
+  EXPECT_EQ(page.Value("weft_lock_grants"), 0);
+  EXPECT_EQ(page.Value("weft_lock_oldest_grant_age_seconds"), 0);
+  EXPECT_EQ(page.Value("weft_lock_buckets{state=free}"), 4);
+}
+
+TEST(RunMetricsTest, TheMatrixAndTheCountsOfBucketsAgree) {
+  MeasuredRun run;
+  const Grant done = run.MustAcquire(kAnna, 1);
+  ASSERT_THAT(run.Release(kAnna, done, kDisk), IsOk());
+  const Grant granted = run.MustAcquire(kAnna, 2);
+
+  const RecordedMetrics page = run.Page();
+
+  const auto state = [&](Bucket b) {
+    return page.Value(absl::StrCat("weft_lock_bucket_state{lhs=", b.lhs, ",rhs=", b.rhs, "}"));
+  };
+  EXPECT_EQ(state(done.buckets[0].bucket), 3);
+  EXPECT_EQ(state(granted.buckets[0].bucket), 2);
+  EXPECT_EQ(page.Value("weft_lock_buckets{state=free}"), 2);
+  EXPECT_EQ(page.Value("weft_lock_buckets{state=granted}"), 1);
+  EXPECT_EQ(page.Value("weft_lock_buckets{state=done}"), 1);
+}
+
+TEST(RunMetricsTest, TooManyBucketsAreToldByStateOnly) {
+  MeasuredRun run(MakeClusterPlan(65));
+
+  const RecordedMetrics page = run.Page();
+
+  EXPECT_EQ(page.Value("weft_lock_buckets{state=free}"), 65 * 65);
+  EXPECT_FALSE(page.Has("weft_lock_bucket_state{lhs=0,rhs=0}"));
+  EXPECT_TRUE(MeasuredRun(MakeClusterPlan(64)).Page().Has("weft_lock_bucket_state{lhs=63,rhs=63}"));
+}
+
+TEST(RunMetricsTest, SpeedAndWhatIsLeftFollowFromWhatWasCommitted) {
+  MeasuredRun run;  // 2 epochs of 4 buckets with 10 edges
+  EXPECT_TRUE(std::isnan(run.Value("weft_lock_edges_per_second")));
+  EXPECT_TRUE(std::isnan(run.Value("weft_lock_eta_seconds")));
+  const Grant grant = run.MustAcquire(kAnna, 1);
+  run.clock.Advance(absl::Seconds(5));
+  ASSERT_THAT(run.Release(kAnna, grant, kDisk), IsOk());
+
+  const RecordedMetrics page = run.Page();
+
+  EXPECT_EQ(page.Value("weft_lock_pass_edges"), 40);
+  EXPECT_EQ(page.Value("weft_lock_pass_committed_edges"), 10);
+  EXPECT_EQ(page.Value("weft_lock_run_edges"), 80);
+  EXPECT_EQ(page.Value("weft_lock_run_committed_edges"), 10);
+  EXPECT_EQ(page.Value("weft_lock_edges_per_second"), 2);
+  EXPECT_EQ(page.Value("weft_lock_eta_seconds"), 35);
+  EXPECT_EQ(page.Value("weft_lock_loss"), 0.5);
+  EXPECT_EQ(page.Value("weft_lock_grant_duration_seconds_sum"), 5);
+}
+
+TEST(RunMetricsTest, ARunThatIsDoneSaysSo) {
+  MeasuredRun run;
+  uint64_t number = 0;
+  run.FinishPass(kAnna, &number, kDisk);
+  EXPECT_EQ(run.Value("weft_lock_pass"), 1);
+  EXPECT_EQ(run.Value("weft_lock_loss"), 0.5);  // of the pass before
+  run.clock.Advance(absl::Seconds(3));
+  run.FinishPass(kAnna, &number, kDisk);
+
+  const RecordedMetrics page = run.Page();
+
+  EXPECT_EQ(page.Value("weft_lock_epoch"), 2);
+  EXPECT_EQ(page.Value("weft_lock_configured_epochs"), 2);
+  EXPECT_EQ(page.Value("weft_lock_run_committed_edges"), 80);
+  EXPECT_EQ(page.Value("weft_lock_eta_seconds"), 0);
+  EXPECT_EQ(page.Value("weft_lock_run_phase{phase=done}"), 1);
+  EXPECT_EQ(page.Value("weft_lock_checkpoint_version"), 2);
+  EXPECT_EQ(page.Value("weft_lock_checkpoints_pending"), 0);
+  EXPECT_EQ(page.Value("weft_lock_checkpoint_duration_seconds_count"), 2);
+  EXPECT_EQ(page.Value("weft_lock_checkpoint_age_seconds"), 0);
+  EXPECT_EQ(page.Value("weft_lock_servers{role=partition,state=live}"), 1);
+}
+
+TEST(RunMetricsTest, ARewindEndsSessionsAndGrantsAndIsCounted) {
+  MeasuredRun run;
+  uint64_t number = 0;
+  run.FinishPass(kAnna, &number, kDisk);
+  run.MustAcquire(kAnna, ++number);
+
+  ASSERT_THAT(run.coordinator->Rollback("q", 1), IsOk());
+
+  const RecordedMetrics page = run.Page();
+  EXPECT_EQ(page.Value("weft_lock_rewinds_total"), 1);
+  EXPECT_EQ(page.Value("weft_lock_generation"), 2);
+  EXPECT_EQ(page.Value("weft_lock_sessions_ended_total{reason=rewound}"), 2);
+  EXPECT_EQ(page.Value("weft_lock_grants_ended_total{reason=rewound}"), 1);
+  EXPECT_EQ(page.Value("weft_lock_pass"), 1);
+  EXPECT_EQ(page.Value("weft_lock_run_committed_edges"), 40);
+}
+
+TEST(CommitRateTest, ForgetsWhatIsLongAgoOnceThereIsEnoughThatIsNot) {
+  CommitRate rate;
+  SteadyTime now{};
+  rate.Begin(now);
+  for (int i = 0; i < 40; ++i) rate.Add(1000, now += std::chrono::minutes(1));
+  EXPECT_NEAR(*rate.PerSecond(now), 1000 / 60.0, 1e-9);
+
+  for (int i = 0; i < 17; ++i) rate.Add(500, now += std::chrono::minutes(1));
+
+  EXPECT_NEAR(*rate.PerSecond(now), 500 / 60.0, 1e-9);
+}
+
+}  // namespace
+}  // namespace weft
