@@ -13,6 +13,8 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "services/common/available_memory.h"
 #include "services/common/file_util.h"
 
@@ -70,6 +72,8 @@ void ProcessMetrics::Write(MetricsPage* page) const {
                  Field(stat, 24) * static_cast<double>(sysconf(_SC_PAGESIZE)));
   page->AddGauge("process_start_time_seconds", "When the process began, since 1970.", {},
                  start_seconds_);
+  page->AddGauge("weft_process_time_seconds", "The machine's clock: seconds since 1970.", {},
+                 absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()));
   std::error_code error;
   const std::filesystem::directory_iterator files("/proc/self/fd", error);
   page->AddGauge("process_open_fds", "Open files and sockets.", {},

@@ -116,8 +116,8 @@ TEST(ProcessMetricsTest, SaysWhatThisProcessUses) {
   for (const char* name :
        {"process_cpu_seconds_total", "process_threads", "process_virtual_memory_bytes",
         "process_resident_memory_bytes", "process_start_time_seconds", "process_open_fds",
-        "process_max_fds", "weft_process_memory_available_bytes", "weft_disk_size_bytes",
-        "weft_disk_free_bytes"}) {
+        "process_max_fds", "weft_process_memory_available_bytes", "weft_process_time_seconds",
+        "weft_disk_size_bytes", "weft_disk_free_bytes"}) {
     EXPECT_THAT(text, ::testing::ContainsRegex(std::string("\n") + name + " [0-9.e+-]*[1-9]"))
         << name;
   }
