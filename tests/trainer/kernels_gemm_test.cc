@@ -155,6 +155,102 @@ TEST(BlockGemmTest, AddsToScatteredRowsAndOverwritesFreshOnes) {
   });
 }
 
+// More rows than are computed together, the next ones asked for meanwhile.
+TEST(BlockGemmTest, AddsToManyScatteredRows) {
+  ForEveryTarget([] {
+    constexpr int64_t kM = 211;
+    constexpr int64_t kN = 52;
+    constexpr int64_t kK = 50;
+    const OwnedRows a(kM, kK, 1);
+    const OwnedRows b(kK, kN, 2);
+    const OwnedRows c(kM, kN, 3);
+    const OwnedRows before(kM, kN, 3);
+    std::vector<float*> rows;
+    std::vector<uint8_t> fresh;
+    for (int64_t i = 0; i < kM; ++i) {
+      rows.push_back(c.row(kM - 1 - i));
+      fresh.push_back(i % 3 == 0);
+    }
+    std::vector<const float*> wanted(rows.begin(), rows.end());
+    PrefetchQueue queue{.rows = wanted.data(), .row_floats = kN};
+    queue.Begin(0, kM, 2.0 * kM * kN * kK);
+    bool finite = true;
+    MultiplyBlocks({.m = kM,
+                    .n = kN,
+                    .k = kK,
+                    .a = a.row(0),
+                    .a_row = a.block().stride,
+                    .a_col = 1,
+                    .b = b.row(0),
+                    .b_stride = b.block().stride,
+                    .scattered = {rows.data(), fresh.data(), &finite},
+                    .prefetch = &queue});
+
+    EXPECT_TRUE(finite);
+    EXPECT_GT(queue.next, 0);
+    for (int64_t i = 0; i < kM; ++i) {
+      for (int64_t j = 0; j < kN; ++j) {
+        const double there = fresh[i] != 0 ? 0 : before.at(kM - 1 - i, j);
+        ASSERT_NEAR(c.at(kM - 1 - i, j), Plain(a, false, b, i, j, kK) + there, 3e-5);
+      }
+    }
+  });
+}
+
+// Rows of their own, with nothing behind them that may be read: the same bits as in a block.
+TEST(BlockGemmTest, RowsOfAAndBMayStandAnywhere) {
+  const auto apart = [](const OwnedRows& x, int64_t rows, int64_t dim) {
+    std::vector<std::vector<float>> out;
+    for (int64_t i = 0; i < rows; ++i) out.emplace_back(x.row(i), x.row(i) + dim);
+    return out;
+  };
+  const auto places = [](const std::vector<std::vector<float>>& rows) {
+    std::vector<const float*> out;
+    for (const auto& row : rows) out.push_back(row.data());
+    return out;
+  };
+  ForEveryTarget([&] {
+    for (const auto& [m, n, k] : kSizes) {
+      SCOPED_TRACE(absl::StrCat(m, " x ", n, " x ", k));
+      const OwnedRows a(m, k, 1);
+      const OwnedRows b(k, n, 2);
+      const OwnedRows together(m, n);
+      BlockProduct product{.m = m,
+                           .n = n,
+                           .k = k,
+                           .a = a.row(0),
+                           .a_row = a.block().stride,
+                           .a_col = 1,
+                           .b = b.row(0),
+                           .b_stride = b.block().stride,
+                           .c = together.row(0),
+                           .c_stride = together.block().stride,
+                           .scattered = {}};
+      MultiplyBlocks(product);
+
+      const std::vector<std::vector<float>> a_rows = apart(a, m, k);
+      const std::vector<std::vector<float>> b_rows = apart(b, k, n);
+      const std::vector<const float*> a_places = places(a_rows);
+      const std::vector<const float*> b_places = places(b_rows);
+      const OwnedRows c(m, n);
+      product.c = c.row(0);
+      product.a = nullptr;
+      product.a_places = a_places.data();
+      if (CanReadInPlace(n)) {
+        product.b = nullptr;
+        product.b_places = b_places.data();
+      }
+      MultiplyBlocks(product);
+      for (int64_t i = 0; i < m; ++i) {
+        for (int64_t j = 0; j < n; ++j) {
+          ASSERT_EQ(std::bit_cast<uint32_t>(c.at(i, j)), std::bit_cast<uint32_t>(together.at(i, j)))
+              << i << ", " << j;
+        }
+      }
+    }
+  });
+}
+
 TEST(BlockGemmTest, NoticesScatteredResultsThatAreNotFinite) {
   ForEveryTarget([] {
     for (const int64_t n : {1, 4, 5, 16, 20, 50}) {

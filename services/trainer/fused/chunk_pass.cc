@@ -286,6 +286,10 @@ void ChunkPass::Run(StepContext* context, int64_t chunk, const BatchQueries* con
   for (int s = 0; s < 2; ++s) {
     sides[s] = LoadPositives(context, &context->sides[s], first, context->PositivesOfChunk(chunk),
                              batch[s]);
+    // Few are copied in no time, and are aligned then.
+    if (context->sides[s].num_uniform > kRowsAtOnce) {
+      KeepInPlace(context, &sides[s], &places_[s]);
+    }
   }
   if (context->transposed()) {
     RunTransposed(context, chunk, sides);

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "services/trainer/fused/scoring.h"
 #include "services/trainer/fused/side_rows.h"
@@ -50,7 +51,8 @@ class ChunkPass {
   void BackwardCandidates(StepContext* context, Direction* direction);
   void BackwardTransposed(StepContext* context, Direction* lhs, Direction* rhs);
 
-  Direction directions_[2];  // by corrupted side; kept for their vectors
+  Direction directions_[2];              // by corrupted side; kept for their vectors
+  std::vector<const float*> places_[2];  // by side: of the candidates that stay in their table
 };
 
 }  // namespace weft

@@ -130,7 +130,7 @@ void FusedBatchStep::AssignRows(const BatchTables& tables) {
   }
   rows_.AllocateRows(c.chunk_size + std::max(c.sides[0].num_uniform, c.sides[1].num_uniform),
                      &arena_);
-  c.prefetch.rows = addresses_.data();
+  c.slot_rows = c.prefetch.rows = addresses_.data();
   c.prefetch.row_floats = c.dim;
   if (spec_.max_norm <= 0) return;
   for (const Side side : kSides) {

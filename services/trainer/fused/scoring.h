@@ -24,11 +24,14 @@ struct PreparedRows {
   float* norms = nullptr;     // l2, squared_l2: squared 2-norms
   float* inverses = nullptr;  // cos: inverse norms of the rows before
   float* biases = nullptr;    // with a bias: coordinate 0
+  // Where the rows are, if they stand in tables rather than in `rows`.
+  const float* const* places = nullptr;
 
   PreparedRows Slice(int64_t first, int64_t count) const {
     return {rows.Slice(first, count), norms == nullptr ? nullptr : norms + first,
             inverses == nullptr ? nullptr : inverses + first,
-            biases == nullptr ? nullptr : biases + first};
+            biases == nullptr ? nullptr : biases + first,
+            places == nullptr ? nullptr : places + first};
   }
 };
 
@@ -76,6 +79,8 @@ class Scoring {
   bool bias() const { return skip_ == 1; }
   // Whether preparation changes the rows.
   bool normalizes() const { return comparator_ == Comparator::kCos; }
+  // Whether candidates are compared just as they are: they may stay in their table then.
+  bool plain() const { return comparator_ == Comparator::kDot && !bias(); }
   // What the matrix products prefetch; nullptr: nothing.
   void set_prefetch(PrefetchQueue* queue) { prefetch_ = queue; }
   // Faster: the last one or two queries of a tile may be scored in another order of additions. A

@@ -97,8 +97,21 @@ SideRows LoadPositives(StepContext* context, StepSide* side, int64_t first_edge,
   return rows;
 }
 
+void KeepInPlace(StepContext* context, SideRows* rows, std::vector<const float*>* places) {
+  const StepSide& side = *rows->side;
+  if (!context->scoring.plain() || side.global != nullptr || HasStaticOperator(*context, side) ||
+      !CanReadInPlace(context->dim)) {
+    return;
+  }
+  places->clear();
+  for (int64_t i = 0; i < rows->num_positives; ++i) places->push_back(rows->plain.rows.row(i));
+  const float* const* negatives = context->slot_rows + rows->negative_slots.first;
+  places->insert(places->end(), negatives, negatives + rows->negative_slots.count);
+  rows->plain.places = places->data();
+}
+
 void LoadNegatives(StepContext* context, SideRows* rows, int64_t first, int64_t count) {
-  if (count == 0) return;
+  if (count == 0 || rows->plain.places != nullptr) return;
   const StepSide& side = *rows->side;
   const int64_t chunk = rows->first_edge / context->chunk_size;
   GatherRows(side.table, side.uniform.subspan(chunk * side.num_uniform + first, count), side.global,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "services/trainer/fused/row_gradients.h"
 #include "services/trainer/fused/scoring.h"
@@ -62,7 +63,11 @@ void FinishBatchQueries(StepContext* context, StepSide* side, const BatchQueries
 // lives in the context's arena. `batch`: nullptr unless the queries were computed.
 SideRows LoadPositives(StepContext* context, StepSide* side, int64_t first_edge,
                        int64_t num_positives, const BatchQueries* batch);
-// Gathers and prepares uniform negatives first, first + 1, ... of the chunk.
+// Lets the uniform negatives stay where they are, if they are compared as they are. `places` lives
+// as long as `rows`.
+void KeepInPlace(StepContext* context, SideRows* rows, std::vector<const float*>* places);
+// Gathers and prepares uniform negatives first, first + 1, ... of the chunk, unless they stay in
+// their place.
 void LoadNegatives(StepContext* context, SideRows* rows, int64_t first, int64_t count);
 
 // Clears the gradients of positives and queries to which nothing was written.

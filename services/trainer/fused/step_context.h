@@ -56,6 +56,7 @@ struct StepContext {
   bool backward = true;
   BatchScores* scores = nullptr;  // what Score wants; nullptr: nothing
 
+  const float* const* slot_rows = nullptr;  // [slots]; where the rows are in the tables
   PrefetchQueue prefetch;
 
   // Whether one matrix of scores serves both directions (chunk_pass.h).
@@ -87,12 +88,7 @@ struct StepContext {
 
   // Lets the matrix products that follow, of about `flops` operations, ask for the rows of slots
   // [first, end).
-  void Prefetch(int64_t first, int64_t end, double flops) {
-    prefetch.next = first;
-    prefetch.end = end;
-    prefetch.credit = 0;
-    prefetch.flops_per_row = flops / static_cast<double>(std::max<int64_t>(end - first, 1));
-  }
+  void Prefetch(int64_t first, int64_t end, double flops) { prefetch.Begin(first, end, flops); }
   void StopPrefetch() { prefetch.next = prefetch.end; }
 };
 

@@ -15,15 +15,26 @@
 
 namespace weft {
 
-// Rows that will be wanted soon; a product asks for them while it computes, a row for every so many
-// of its operations, so that memory works while the processor does.
+// Rows that will be wanted soon; a product asks for them while it computes, a cache line for every
+// so many of its operations, so that memory works while the processor does. Not several lines at
+// once: a core has few buffers for lines on their way, and the product needs them too.
 struct PrefetchQueue {
   const float* const* rows = nullptr;
   int64_t next = 0;  // the rows in [next, end) were not asked for yet
   int64_t end = 0;
   int64_t row_floats = 0;
-  double flops_per_row = 0;
-  double credit = 0;
+  int64_t position = 0;  // in row `next`, in floats: what is before was asked for
+  double lines_per_flop = 0;
+  double credit = 0;  // lines
+
+  // Begins to ask for rows [first, last), during the `flops` operations that follow.
+  void Begin(int64_t first, int64_t last, double flops) {
+    next = first;
+    end = last;
+    position = 0;
+    credit = 0;
+    lines_per_flop = static_cast<double>((last - first) * (row_floats / 16 + 1)) / flops;
+  }
 };
 
 // Where the rows of a result go when they do not stand in a block. No row occurs twice.
@@ -45,6 +56,10 @@ struct BlockProduct {
   int64_t a_col = 0;
   const float* b = nullptr;
   int64_t b_stride = 0;
+  // Where the rows of A [m] or B [k] are, if they stand anywhere: instead of `a` and `a_row`, or
+  // `b` and `b_stride`. Of such rows of B, whole vectors are read if CanReadInPlace(n).
+  const float* const* a_places = nullptr;
+  const float* const* b_places = nullptr;
   float* c = nullptr;
   int64_t c_stride = 0;
   bool accumulate = false;
@@ -56,6 +71,9 @@ struct BlockProduct {
   ScatteredRows scattered;  // if it has rows, instead of `c`, `c_stride` and `accumulate`
   PrefetchQueue* prefetch = nullptr;
 };
+
+// Whether rows of `n` floats can be B's with nothing behind them that may be read.
+constexpr bool CanReadInPlace(int64_t n) { return n % 16 == 0 || n % 16 == 4 || n % 16 == 8; }
 
 void MultiplyBlocks(const BlockProduct& product);
 
