@@ -171,6 +171,24 @@ def check_addresses(docs, elsewhere=()):
                 yield f"{named(doc)}: there is no variable {name}"
 
 
+def check_certificates(docs, made):
+    """`made`: documents of cert-manager. Every Secret that is mounted has a certificate of its role, and of
+    that alone; tools are operators."""
+    certificates = {doc["spec"]["secretName"]: doc["spec"] for doc in of_kind(made, "Certificate")}
+    mounted = set()
+    for doc, labels, spec in pods(docs):
+        for volume in spec.get("volumes", []):
+            name = volume.get("secret", {}).get("secretName")
+            if name is None:
+                continue
+            mounted.add(name)
+            role = "operator" if labels[COMPONENT] == "tools" else labels[COMPONENT]
+            if certificates.get(name, {}).get("dnsNames") != [f"{role}.weft"]:
+                yield f"{named(doc)}: {name} is no certificate of a {role}"
+    for name in set(certificates) - mounted - {"weft-ca"}:
+        yield f"nobody mounts {name}"
+
+
 def check_scaling(docs, metrics):
     """`metrics`: names of what the programs export."""
     for doc in of_kind(docs, "HorizontalPodAutoscaler"):

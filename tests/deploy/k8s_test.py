@@ -16,7 +16,7 @@ import k8s_checks as checks
 from k8s_fields import KINDS, LEGACY_KINDS, check_fields
 from programs import Programs
 from promql import Catalogue
-from render import load_all, pod_specs, render
+from render import load_all, load_file, pod_specs, render
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 K8S = ROOT / "deploy" / "k8s"
@@ -74,6 +74,19 @@ def resources_are_the_plans(programs):
                               input=json.dumps(plan), capture_output=True, text=True, check=True)
         if made.stdout != (folder / "resources.yaml").read_text():
             yield f"{folder.name}/resources.yaml is not what deploy/k8s/resources_from_plan makes"
+
+
+def certificates_are_right():
+    folder = K8S / "components" / "cert-manager"
+    made = [doc for path in sorted(folder.glob("*.yaml")) if path.name != "kustomization.yaml"
+            for doc in load_file(path)]
+    mounting = render(K8S / "overlays" / "production") + render(K8S / "overlays" / "production" / "jobs")
+    yield from check_fields(made)
+    yield from checks.check_certificates(mounting, made)
+    broken = copy.deepcopy(made)
+    find(broken, "Certificate", "weft-trainer")["spec"]["dnsNames"] = ["operator.weft"]
+    if not list(checks.check_certificates(mounting, broken)):
+        yield "a certificate of another role was not found"
 
 
 def find(docs, kind, name):
@@ -211,7 +224,7 @@ def faults_are_found(run, jobs, programs):
 
 def main():
     programs = Programs(sys.argv[1])
-    failures = list(resources_are_the_plans(programs))
+    failures = [*resources_are_the_plans(programs), *certificates_are_right()]
     for overlay in OVERLAYS:
         run = render(K8S / "overlays" / overlay)
         jobs = render(K8S / "overlays" / overlay / "jobs")

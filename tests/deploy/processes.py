@@ -68,6 +68,10 @@ class Processes:
         for port, here in pod.ports.items():
             text = text.replace(f"0.0.0.0:{port}", f"127.0.0.1:{here}")
         text = text.replace("/var/lib/weft", str(self.folder / pod.name))
+        for volume in pod.spec.get("volumes", []):
+            if "secret" in volume:
+                text = text.replace("/etc/weft-tls",
+                                    str(self.folder / "secrets" / volume["secret"]["secretName"]))
         return re.sub(r"(^|[=\s\"])/(data|etc/weft)\b", rf"\g<1>{self.folder}/\2", text)
 
     def command(self, pod, container):
@@ -83,16 +87,22 @@ class Processes:
         self.running.append(process)
         return process
 
+    def run_container(self, pod, container):
+        done = subprocess.run(self.command(pod, container), capture_output=True, text=True,
+                              cwd=self.folder)
+        if done.returncode != 0:
+            raise RuntimeError(f"{pod.name}: {container['name']}: {done.stdout}{done.stderr}")
+        return done.stdout
+
+    def run_first(self, pod):
+        """Runs the containers that a Job begins with."""
+        for container in pod.spec.get("initContainers", []):
+            self.run_container(pod, container)
+
     def run(self, pod):
-        """Runs a Job's containers one after the other. What they printed."""
-        printed = ""
-        for container in pod.spec.get("initContainers", []) + pod.spec["containers"]:
-            done = subprocess.run(self.command(pod, container), capture_output=True, text=True,
-                                  cwd=self.folder)
-            printed += done.stdout
-            if done.returncode != 0:
-                raise RuntimeError(f"{pod.name}: {container['name']}: {done.stdout}{done.stderr}")
-        return printed
+        """Runs a Job. What it printed."""
+        self.run_first(pod)
+        return self.run_container(pod, pod.spec["containers"][0])
 
     def log(self, name):
         path = self.folder / f"{name}.log"

@@ -7,7 +7,9 @@ import re
 import subprocess
 import tempfile
 
-OPTION = re.compile(r"^ {2,}((?:-\w,)?--[\w-]+(?:,--[\w-]+)*)( \S+)?")
+# A name that is followed by a type has a value; what else may follow is no type.
+OPTION = re.compile(r"^ {2,}((?:-\w,)?--[\w-]+(?:,--[\w-]+)*)"
+                    r"( (?!Excludes:|Needs:|REQUIRED|\(Env:|\.\.\.)\S+)?")
 
 
 class Programs:
