@@ -51,6 +51,13 @@ bool HasEntities(const fs::path& folder, const RunConfig& config) {
   });
 }
 
+// What a checkpoint does not hold.
+absl::Status NotInEntityPath(absl::string_view what, const absl::Status& status) {
+  return absl::NotFoundError(absl::StrCat(
+      what, " not there (", status.message(),
+      "); weft import writes them into entity_path: name that folder with --entities"));
+}
+
 }  // namespace
 
 absl::StatusOr<Checkpoint> Checkpoint::Open(const Options& options) {
@@ -83,7 +90,11 @@ absl::StatusOr<Checkpoint> Checkpoint::Open(const Options& options) {
   WEFT_RETURN_IF_ERROR(checkpoint.CheckNames());
   int64_t num_relations = 0;
   if (config.dynamic_relations) {
-    WEFT_ASSIGN_OR_RETURN(num_relations, ReadRelationCount(config.entity_path));
+    const absl::StatusOr<int64_t> count = ReadRelationCount(config.entity_path);
+    if (absl::IsNotFound(count.status())) {
+      return NotInEntityPath("the relations are", count.status());
+    }
+    WEFT_ASSIGN_OR_RETURN(num_relations, count);
   }
   WEFT_ASSIGN_OR_RETURN(checkpoint.spec_, MakeModelSpec(config, num_relations));
   return checkpoint;
@@ -208,9 +219,7 @@ absl::StatusOr<std::vector<std::string>> Checkpoint::EntityNames(PartitionKey ke
   absl::StatusOr<std::vector<std::string>> names =
       ReadEntityNames(config_.entity_path, type, key.partition);
   if (absl::IsNotFound(names.status())) {
-    return absl::NotFoundError(absl::StrCat(
-        "the names of the entities are not there (", names.status().message(),
-        "); weft import writes them into entity_path: name that folder with --entities"));
+    return NotInEntityPath("the names of the entities are", names.status());
   }
   WEFT_RETURN_IF_ERROR(names.status());
   const int64_t count = entity_counts_[key.entity_type][key.partition];
@@ -230,9 +239,7 @@ absl::StatusOr<std::vector<std::string>> Checkpoint::RelationNames() const {
   }
   absl::StatusOr<std::vector<std::string>> read = ReadRelationNames(config_.entity_path);
   if (absl::IsNotFound(read.status())) {
-    return absl::NotFoundError(absl::StrCat(
-        "the names of the relations are not there (", read.status().message(),
-        "); weft import writes them into entity_path: name that folder with --entities"));
+    return NotInEntityPath("the names of the relations are", read.status());
   }
   WEFT_RETURN_IF_ERROR(read.status());
   if (static_cast<int64_t>(read->size()) != spec_.num_dynamic_relations) {

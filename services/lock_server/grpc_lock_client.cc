@@ -17,9 +17,11 @@ namespace {
 
 // A session that cannot begin, because each new one has ended at once.
 constexpr int kMaxRegistrations = 5;
-constexpr absl::Duration kMaxHeartbeatInterval = absl::Seconds(10);
-// How often one looks whether the run's servers are there.
-constexpr absl::Duration kPrepareInterval = absl::Milliseconds(200);
+// A run that waits for its edges: how long a call waits with it, and the pause before the next one,
+// for a lock server that ends answers at once.
+constexpr absl::Duration kRegisterWait = absl::Seconds(10);
+constexpr absl::Duration kRegisterPause = absl::Milliseconds(200);
+constexpr auto kTellInterval = std::chrono::minutes(1);
 
 Incarnation NewIncarnation() {
   std::random_device device;
@@ -91,14 +93,16 @@ absl::Status GrpcLockClient::TakeContext(const v1::RunContext& context) {
   return absl::IsAborted(status) ? absl::UnavailableError(status.message()) : status;
 }
 
-void GrpcLockClient::TellWaiting(const absl::Status& why) {
+void GrpcLockClient::TellWaiting(absl::string_view why) {
+  const auto now = std::chrono::steady_clock::now();
   {
     MutexLock lock(&mu_);
-    if (told_ == why.message()) return;
-    told_ = std::string(why.message());
+    if (told_ == why && now - told_at_ < kTellInterval) return;
+    told_ = std::string(why);
+    told_at_ = now;
   }
   WEFT_LOG_INFO("waiting for the lock server: address={} cause={}", options_.address,
-                std::string(why.message()));
+                std::string(why));
 }
 
 template <typename Request, typename Response>
@@ -112,7 +116,7 @@ absl::Status GrpcLockClient::Call(const SessionPtr& state, Request* request, Res
       RetryCall(peer, options_.retry, Idempotency::kIdempotent, group->flag(), [&] {
         response->Clear();
         const absl::Status called = UnaryCall(call, start);
-        if (!state->begun && IsTransient(called)) TellWaiting(called);
+        if (!state->begun && IsTransient(called)) TellWaiting(called.message());
         WEFT_RETURN_IF_ERROR(called);
         return TakeContext(response->context());
       });
@@ -170,31 +174,17 @@ absl::StatusOr<v1::RegisterResponse> GrpcLockClient::SendRegister(const SessionP
     }
   }
   v1::RegisterResponse response;
-  WEFT_RETURN_IF_ERROR(Call(state, &request, &response, options_.timeout, &calls_,
-                            [&](auto* context, auto* reactor) {
-                              stub_->async()->Register(context, &request, &response, reactor);
-                            }));
-  return response;
-}
-
-absl::Status GrpcLockClient::AwaitPrepared() {
-  const Peer peer = {RoleName(ServerRole::kLock), options_.address};
-  uint64_t known_servers = 0;  // all of them, at once
-  bool told = false;
+  absl::Duration wait = absl::Milliseconds(1);  // at first: people are to hear at once why
   while (true) {
-    WEFT_ASSIGN_OR_RETURN(const SessionPtr state, Live());
-    v1::RunPhase phase = v1::RUN_PHASE_UNSPECIFIED;
-    const absl::Status status = RetryCall(
-        peer, options_.retry, Idempotency::kIdempotent, acquiring_.flag(), [&]() -> absl::Status {
-          WEFT_ASSIGN_OR_RETURN(phase, Heartbeat(state, &known_servers, options_.timeout));
-          return absl::OkStatus();
-        });
-    if (absl::IsAborted(status)) End(state, status);
-    WEFT_RETURN_IF_ERROR(status);
-    if (phase == v1::RUN_PHASE_FAILED) return absl::FailedPreconditionError("the run has failed");
-    if (phase != v1::RUN_PHASE_PREPARING && phase != v1::RUN_PHASE_REWINDING) return status;
-    if (!std::exchange(told, true)) WEFT_LOG_INFO("waiting for the run's servers");
-    if (!acquiring_.flag()->WaitFor(kPrepareInterval)) return absl::CancelledError("stopped");
+    request.set_wait_ms(absl::ToInt64Milliseconds(wait));
+    WEFT_RETURN_IF_ERROR(Call(state, &request, &response, wait + options_.timeout, &calls_,
+                              [&](auto* context, auto* reactor) {
+                                stub_->async()->Register(context, &request, &response, reactor);
+                              }));
+    if (response.waits_for().empty()) return response;
+    TellWaiting(response.waits_for());
+    if (!calls_.flag()->WaitFor(kRegisterPause)) return absl::CancelledError("stopped");
+    wait = kRegisterWait;
   }
 }
 
@@ -335,72 +325,6 @@ absl::Status GrpcLockClient::Leave() {
       });
   End(*live, absl::AbortedError("this trainer has left"));
   return absl::IsAborted(status) ? absl::OkStatus() : status;
-}
-
-void GrpcLockClient::StartHeartbeats(const SessionPtr& state) {
-  heartbeats_end_ = std::make_unique<CancelFlag>();
-  heartbeats_ = std::thread([this, state] { HeartbeatForEver(state); });
-}
-
-void GrpcLockClient::StopHeartbeats() {
-  if (heartbeats_end_ != nullptr) heartbeats_end_->Cancel();
-  if (heartbeats_.joinable()) heartbeats_.join();
-}
-
-void GrpcLockClient::HeartbeatForEver(const SessionPtr& state) {
-  // Two may be lost within a lease.
-  const absl::Duration interval = std::min(state->session.lease / 4, kMaxHeartbeatInterval);
-  uint64_t known_servers = places_->servers().revision;
-  bool reached = true;
-  while (heartbeats_end_->WaitFor(interval) && !state->ended) {
-    const absl::Status status = Heartbeat(state, &known_servers, interval).status();
-    if (absl::IsAborted(status) || absl::IsFailedPrecondition(status)) {
-      WEFT_LOG_WARNING("session has ended: incarnation={} reason={}", state->session.incarnation,
-                       std::string(status.message()));
-      End(state, absl::AbortedError(status.message()));
-      return;
-    }
-    if (status.ok() != reached) {
-      reached = status.ok();
-      if (reached) {
-        WEFT_LOG_INFO("lock server is there again: address={}", options_.address);
-      } else {
-        WEFT_LOG_WARNING("lock server does not answer: address={} cause={}", options_.address,
-                         std::string(status.message()));
-      }
-    }
-  }
-}
-
-absl::StatusOr<v1::RunPhase> GrpcLockClient::Heartbeat(const SessionPtr& state,
-                                                       uint64_t* known_servers,
-                                                       absl::Duration timeout) {
-  v1::HeartbeatRequest request;
-  *request.mutable_context() = ToProto(state->session.context);
-  request.set_incarnation(state->session.incarnation);
-  request.set_progress(progress_.load(std::memory_order_relaxed));
-  request.set_known_servers(*known_servers);
-  {
-    MutexLock lock(&state->mu);
-    for (const Token token : state->tokens) request.add_tokens(token);
-  }
-  v1::HeartbeatResponse response;
-  WEFT_RETURN_IF_ERROR(UnaryCall({timeout, &calls_}, [&](auto* context, auto* reactor) {
-    stub_->async()->Heartbeat(context, &request, &response, reactor);
-  }));
-  WEFT_RETURN_IF_ERROR(TakeContext(response.context()));
-  if (response.has_servers()) {
-    WEFT_ASSIGN_OR_RETURN(ServerList servers, ServerListFromProto(response.servers()));
-    *known_servers = servers.revision;
-    places_->SetServers(std::move(servers));
-  }
-  for (const Token token : response.void_tokens()) {
-    WEFT_LOG_WARNING("grant is void: token={}", token);
-    places_->DropGrant(token);
-    MutexLock lock(&state->mu);
-    state->tokens.erase(token);
-  }
-  return response.phase();
 }
 
 }  // namespace weft

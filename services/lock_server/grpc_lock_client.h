@@ -7,13 +7,15 @@
 // on, and learns the truth later.
 //
 // Calls that find nobody, or get no answer in time, are repeated with the same bytes until patience
-// is over; the error then names the lock server, its address and the cause.
+// is over; the error then names the lock server, its address and the cause. A run that waits for
+// its edges is no outage: its lock server answers, and is asked again as long as it does.
 //
 // Thread-safety: all methods may be called from any thread; AcquireBucket and EnsureSession by one
 // at a time. Threads: one for heartbeats, while there is a session.
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <string>
 #include <thread>
@@ -23,6 +25,7 @@
 #include "absl/container/btree_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "services/common/cluster_types.h"
 #include "services/common/mutex.h"
@@ -141,8 +144,8 @@ class GrpcLockClient : public LockClient {
   absl::StatusOr<SessionPtr> Live() ABSL_LOCKS_EXCLUDED(mu_);
   void End(const SessionPtr& state, const absl::Status& why);
   absl::Status TakeContext(const v1::RunContext& context);
-  // Says in the log why a session cannot begin yet; the same reason once.
-  void TellWaiting(const absl::Status& why) ABSL_LOCKS_EXCLUDED(mu_);
+  // Says in the log why a session cannot begin yet; the same reason now and then.
+  void TellWaiting(absl::string_view why) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Fills in context and incarnation, and calls until there is an answer.
   template <typename Request, typename Response>
@@ -168,7 +171,8 @@ class GrpcLockClient : public LockClient {
   mutable Mutex mu_;
   SessionPtr state_ ABSL_GUARDED_BY(mu_);
   std::vector<RunInfo::DataSet> data_sets_ ABSL_GUARDED_BY(mu_);
-  std::string told_ ABSL_GUARDED_BY(mu_);  // why no session could begin, at the last attempt
+  std::string told_ ABSL_GUARDED_BY(mu_);  // why no session could begin
+  std::chrono::steady_clock::time_point told_at_ ABSL_GUARDED_BY(mu_);
 
   std::thread heartbeats_;  // of the caller of EnsureSession
   std::unique_ptr<CancelFlag> heartbeats_end_;

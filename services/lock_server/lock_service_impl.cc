@@ -63,14 +63,21 @@ ServerUnaryReactor* LockServiceImpl::Call(CallbackServerContext* context, const 
 ServerUnaryReactor* LockServiceImpl::Register(CallbackServerContext* context,
                                               const v1::RegisterRequest* request,
                                               v1::RegisterResponse* response) {
-  return Call(context, request, response, [=, this]() -> absl::Status {
-    WEFT_ASSIGN_OR_RETURN(*response->mutable_name(),
-                          run_->Register(RegistrationFromProto(*request)));
-    *response->mutable_run() = run_info_;
-    *response->mutable_servers() = ServerListToProto(run_->servers());
-    response->set_lease_ms(absl::ToInt64Milliseconds(options_.lease));
-    return absl::OkStatus();
-  });
+  return CallAndWait(context, request, response, request->wait_ms(),
+                     [=, this](bool last) -> std::optional<absl::Status> {
+                       const auto name = run_->Register(RegistrationFromProto(*request));
+                       if (absl::IsUnavailable(name.status()) && request->wait_ms() > 0) {
+                         if (!last) return std::nullopt;
+                         response->set_waits_for(std::string(name.status().message()));
+                         return absl::OkStatus();
+                       }
+                       if (!name.ok()) return name.status();
+                       response->set_name(*name);
+                       *response->mutable_run() = run_info_;
+                       *response->mutable_servers() = ServerListToProto(run_->servers());
+                       response->set_lease_ms(absl::ToInt64Milliseconds(options_.lease));
+                       return absl::OkStatus();
+                     });
 }
 
 ServerUnaryReactor* LockServiceImpl::Heartbeat(CallbackServerContext* context,

@@ -213,7 +213,6 @@ RunCoordinator::SessionId RunCoordinator::Register() {
 absl::StatusOr<std::string> RunCoordinator::Register(const Registration& registration) {
   MutexLock lock(&mu_);
   if (registration.incarnation == 0) return absl::InvalidArgumentError("no incarnation");
-  if (AwaitsEdges()) return absl::UnavailableError(absl::StrCat("the run ", MissingEdges()));
   if (registration.protocol_version != kProtocolVersion ||
       registration.algorithm_version != kAlgorithmVersion) {
     return Refuse(
@@ -223,6 +222,7 @@ absl::StatusOr<std::string> RunCoordinator::Register(const Registration& registr
             " and algorithm version ", registration.algorithm_version, "; the run has ",
             kProtocolVersion, " and ", kAlgorithmVersion)));
   }
+  if (AwaitsEdges()) return absl::UnavailableError(absl::StrCat("the run ", MissingEdges()));
   for (size_t i = 0; i < registration.data_sets.size(); ++i) {
     const EdgePath& theirs = registration.data_sets[i];
     const uint64_t ours = i < state_.edge_paths.size() ? state_.edge_paths[i].digest : 0;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -11,10 +12,15 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
 #include "cli/edge_upload.h"
 #include "graph/dataset_manifest.h"
 #include "services/common/edge_chunk.h"
+#include "services/common/file_util.h"
 #include "services/common/run_config.h"
 #include "tests/integration/train_world.h"
 #include "tests/testing/local_cluster.h"
@@ -134,6 +140,34 @@ TEST_P(ClusterEdgesStoreTest, ARunWaitsForItsEdgesAndTrainsThemToTheEdge) {
 
 INSTANTIATE_TEST_SUITE_P(Stores, ClusterEdgesStoreTest, ::testing::Values("rocksdb", "memory"));
 
+TEST(ClusterEdgesTest, TrainersOutwaitTheirPatienceForTheEdges) {
+  constexpr absl::Duration kPatience = absl::Seconds(5);
+  const TrainWorld world(ClusterWorld());
+  LocalCluster::Options options = ClusterOf(world);
+  options.on_launch = [&](const std::string& name, std::vector<std::string>* arguments) {
+    if (!absl::StartsWith(name, "trainer")) return;
+    arguments->push_back("--patience");
+    arguments->push_back(absl::StrCat(absl::ToInt64Seconds(kPatience)));
+  };
+  LocalCluster cluster(options);
+  ASSERT_TRUE(cluster.ok());
+  cli::ChildProcess* const trainer = cluster.processes().Find("trainer-0");
+  const auto waits = [&] {
+    return absl::StrContains(cli::LastLines(trainer->log_path(), 5),
+                             "the run waits for the edges of cluster://train");
+  };
+  cluster.Await("a trainer that waits", [&](const auto&) { return waits(); });
+
+  const absl::Time asked = absl::Now();
+  cluster.Await("more than its patience",
+                [&](const auto&) { return absl::Now() > asked + kPatience + absl::Seconds(1); });
+
+  EXPECT_TRUE(trainer->Running()) << cluster.Logs();
+  ASSERT_EQ(Import(world, cluster.processes().lock_server()).exit_code, 0) << cluster.Logs();
+  cluster.AwaitEnd();
+  ExpectLastPassIsExact(&cluster, EdgesOfLastChunk(world));
+}
+
 TEST(ClusterEdgesTest, APartitionServerThatIsKilledDuringTheImportLosesNothing) {
   const TrainWorld world(ClusterWorld());
   LocalCluster::Options options = ClusterOf(world, "memory");
@@ -218,6 +252,52 @@ TEST(ClusterEdgesTest, TheSameImportIsThereAndAnotherIsRefused) {
   EXPECT_THAT(other.err, HasSubstr("the run has other edges in cluster://train, and keeps them"));
   cluster.AwaitEnd();
   ExpectLastPassIsExact(&cluster, last_chunk);
+}
+
+TEST(ClusterEdgesTest, NamesStayWithTheImporterAndFitWhatIsPulled) {
+  TrainWorld::Options shape = ClusterWorld();
+  shape.config["num_epochs"] = 5;
+  const TrainWorld world(shape);
+  LocalCluster cluster(ClusterOf(world));
+  ASSERT_TRUE(cluster.ok());
+  AwaitMissingEdges(&cluster);
+  const std::string address = cluster.processes().lock_server();
+  ASSERT_EQ(Import(world, address).exit_code, 0) << cluster.Logs();
+  cluster.AwaitEnd();
+  const ProgramResult pull =
+      RunProgram({WeftPath(), "checkpoint", "pull", address, "-o", "pulled"}, world.InFolder());
+  ASSERT_EQ(pull.exit_code, 0) << pull.err;
+  std::vector<std::string> lines =
+      absl::StrSplit(ReadFile(world.File("edges.tsv")).value_or(""), '\n', absl::SkipEmpty());
+  std::ranges::reverse(lines);
+  ASSERT_THAT(WriteFileAtomically(world.File("reversed.tsv"), absl::StrJoin(lines, "\n")), IsOk());
+  const ProgramResult reversed =
+      RunProgram({WeftPath(), "import", "run.json", "reversed.tsv", "--lhs-col", "0", "--rel-col",
+                  "1", "--rhs-col", "2", "--set", "entity_path=others"},
+                 world.InFolder());
+  ASSERT_EQ(reversed.exit_code, 0) << reversed.err;
+  const auto neighbors = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> command = {WeftPath(), "neighbors", "pulled", "--entity", "u10"};
+    command.insert(command.end(), more.begin(), more.end());
+    return RunProgram(command, world.InFolder());
+  };
+
+  const ProgramResult unnamed = neighbors({});
+  const ProgramResult others = neighbors({"--entities", "others"});
+  const ProgramResult named = neighbors({"--entities", "entities", "--json", "near.json"});
+
+  EXPECT_EQ(unnamed.exit_code, 1);
+  EXPECT_THAT(unnamed.err, HasSubstr("name that folder with --entities"));
+  EXPECT_EQ(others.exit_code, 1);
+  EXPECT_THAT(others.err, HasSubstr("others: holds other names or in another order"));
+  ASSERT_EQ(named.exit_code, 0) << named.err;
+  // On the ring of entities those are near that have edges with each other.
+  int near = 0;
+  for (const nlohmann::json& neighbor : world.Json("near.json")["neighbors"]) {
+    const int number = std::stoi(neighbor["entity"].get<std::string>().substr(1));
+    near += number < 40 ? 1 : 0;
+  }
+  EXPECT_GE(near, 5) << named.out << "of ten, in a thousand";
 }
 
 TEST(ClusterEdgesTest, ClusterUpTakesWhatWasImportedOnItsMachine) {

@@ -226,6 +226,45 @@ TEST_F(GrpcLockClientTest, AWrongAddressIsAnErrorWithRoleAddressAndCause) {
                                                        HasSubstr("gave up"), HasSubstr("onnect"))));
 }
 
+TEST_F(GrpcLockClientTest, ARunThatWaitsIsWaitedForBeyondPatience) {
+  std::atomic<int> asked = 0;
+  service_.on_register = [&](const v1::RegisterRequest& request, v1::RegisterResponse* response) {
+    EXPECT_GT(request.wait_ms(), 0);
+    if (++asked <= 4) {
+      response->set_waits_for("the run waits for the edges of cluster://train");
+    } else {
+      response->set_lease_ms(60'000);
+    }
+    return absl::OkStatus();
+  };
+  Start();
+  // Over before the second call.
+  patience_ = absl::Milliseconds(50);
+
+  const auto session = Client().EnsureSession();
+
+  ASSERT_THAT(session, IsOk());
+  EXPECT_EQ(session->lease, absl::Minutes(1));
+  EXPECT_EQ(asked, 5);
+}
+
+TEST_F(GrpcLockClientTest, ARunThatWaitsIsLeftWhenTheTrainerEnds) {
+  service_.on_register = [](const v1::RegisterRequest&, v1::RegisterResponse* response) {
+    response->set_waits_for("the run waits for the edges of cluster://train");
+    return absl::OkStatus();
+  };
+  Start();
+  GrpcLockClient& client = Client();
+  absl::Status status;
+  std::thread trainer([&] { status = client.EnsureSession().status(); });
+  service_.AwaitCalls("Register", 2);
+
+  client.Cancel();
+  trainer.join();
+
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kCancelled));
+}
+
 TEST_F(GrpcLockClientTest, AbortedIsPassedUpAndANewSessionBegins) {
   std::atomic<bool> abort = true;
   service_.on_acquire = [&](const v1::AcquireBucketRequest&, v1::AcquireBucketResponse* response) {

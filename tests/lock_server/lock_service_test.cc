@@ -33,6 +33,7 @@ class LockServiceTest : public ::testing::Test {
     plan.commit_seconds = 0;
     plan.cluster.emplace();
     plan.cluster->incarnation = ++life_;
+    if (awaits_edges_) plan.bucket_edges.clear();
     RunState state = (*store_->Load()).value_or(testing::MakeState(2));
     state.config_json = "{\"the\": \"configuration\"}";
     run_ = *RunCoordinator::Start(plan, state, store_.get());
@@ -69,8 +70,9 @@ class LockServiceTest : public ::testing::Test {
     return response;
   }
 
-  absl::StatusOr<v1::RegisterResponse> Register(uint64_t incarnation) {
+  absl::StatusOr<v1::RegisterResponse> Register(uint64_t incarnation, int64_t wait_ms = 0) {
     v1::RegisterRequest request;
+    request.set_wait_ms(wait_ms);
     request.set_incarnation(incarnation);
     request.set_name("t");
     request.set_protocol_version(kProtocolVersion);
@@ -124,6 +126,7 @@ class LockServiceTest : public ::testing::Test {
 
   const testing::TempDir dir_;
   uint64_t life_ = 100;
+  bool awaits_edges_ = false;  // of lives to come
   std::atomic<bool> superseded_ = false;
   std::unique_ptr<RocksDbRunStore> store_;
   std::unique_ptr<RunCoordinator> run_;
@@ -146,6 +149,20 @@ TEST_F(LockServiceTest, ATrainerGetsTheConfigurationAndTheServers) {
   ASSERT_EQ(response->servers().partition_servers_size(), 1);
   EXPECT_EQ(response->servers().partition_servers(0).address(), "localhost:1");
   EXPECT_EQ(response->lease_ms(), 30000);
+}
+
+TEST_F(LockServiceTest, ATrainerIsToldWhatTheRunWaitsFor) {
+  Stop();
+  awaits_edges_ = true;
+  Start();
+
+  const auto told = Register(1, /*wait_ms=*/1);
+
+  ASSERT_THAT(told, IsOk());
+  EXPECT_THAT(told->waits_for(), HasSubstr("waits for the edges of"));
+  EXPECT_EQ(told->lease_ms(), 0);
+  EXPECT_TRUE(run_->state().sessions.empty());
+  EXPECT_THAT(Register(1), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("waits for")));
 }
 
 TEST_F(LockServiceTest, APassIsTrainedOverTheWire) {
