@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "tests/testing/free_port.h"
 #include "tests/testing/test_seed.h"
 
 namespace weft::testing {

@@ -47,12 +47,6 @@ std::pair<int, uint16_t> Listen() {
 
 }  // namespace
 
-uint16_t FreePort() {
-  const auto [fd, port] = Listen();
-  close(fd);
-  return port;
-}
-
 FaultProxy::FaultProxy() {
   std::tie(listener_, port_) = Listen();
   Prepare(listener_);

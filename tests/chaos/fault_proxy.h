@@ -65,7 +65,4 @@ class FaultProxy {
   std::thread thread_;
 };
 
-// A port of this machine that nobody listens on now.
-uint16_t FreePort();
-
 }  // namespace weft::testing

@@ -165,12 +165,26 @@ TEST(ClusterUpSignalTest, CtrlCStopsEverythingAndTheSameCommandGoesOn) {
   EXPECT_EQ(edges, world.num_edges()) << "of the last pass";
 }
 
-TEST(ClusterRecoveryTest, ALockServerThatHasLostItsFolderGoesOnFromTheNewestManifest) {
-  const TrainWorld world(SharedWorld(kManyEpochs));
-  const LocalCluster::Options options = ClusterOf(world);
+// Whether partition servers hold the edges; else they lie in a folder.
+class ClusterRecoveryTest : public ::testing::TestWithParam<bool> {};
+
+TEST_P(ClusterRecoveryTest, ALockServerThatHasLostItsFolderGoesOnFromTheNewestManifest) {
+  TrainWorld::Options shape = SharedWorld(kManyEpochs);
+  if (GetParam()) shape.config["edge_paths"] = {"cluster://train"};
+  const TrainWorld world(shape);
+  LocalCluster::Options options = ClusterOf(world);
+  if (GetParam()) options.overrides = {"entity_path=/nowhere", "checkpoint_path=/nowhere"};
   std::optional<RunningProgram> recovered;  // ends last: trainers leave it
   LocalCluster cluster(options);
   ASSERT_TRUE(cluster.ok());
+  if (GetParam()) {
+    const ProgramResult import =
+        RunProgram({WeftPath(), "import", "run.json", "edges.tsv", "--lhs-col", "0", "--rel-col",
+                    "1", "--rhs-col", "2", "--to", cluster.processes().lock_server()},
+                   world.InFolder());
+    ASSERT_EQ(import.exit_code, 0) << import.err << cluster.Logs();
+    std::filesystem::remove_all(world.File("entities"));
+  }
   const v1::GetRunStateResponse before =
       cluster.Await("some versions",
                     [](const v1::GetRunStateResponse& state) { return NewestVersion(state) >= 5; });
@@ -213,8 +227,12 @@ TEST(ClusterRecoveryTest, ALockServerThatHasLostItsFolderGoesOnFromTheNewestMani
     if (first_pass < 0) first_pass = pass;
   }
   EXPECT_GE(first_pass, 4) << recovered->err();
-  EXPECT_GE(pass, first_pass + 3) << recovered->err() << cluster.Logs();
+  ASSERT_GE(pass, first_pass + 3) << recovered->err() << cluster.Logs();
+  ExpectLastPassIsExact(**client, world, /*version=*/0);
 }
+
+INSTANTIATE_TEST_SUITE_P(Edges, ClusterRecoveryTest, ::testing::Bool(),
+                         [](const auto& info) { return info.param ? "InCluster" : "InFolders"; });
 
 }  // namespace
 }  // namespace weft

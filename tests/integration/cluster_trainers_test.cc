@@ -5,10 +5,7 @@
 
 #include <filesystem>
 #include <string>
-#include <vector>
 
-#include "absl/strings/match.h"
-#include "absl/strings/str_split.h"
 #include "tests/integration/cluster_world.h"
 
 namespace weft {
@@ -17,6 +14,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::weft::testing::ClusterOf;
+using ::weft::testing::ErrorLines;
 using ::weft::testing::ExpectLastPassIsExact;
 using ::weft::testing::IsTraining;
 using ::weft::testing::LocalCluster;
@@ -24,30 +22,10 @@ using ::weft::testing::ProgramResult;
 using ::weft::testing::RunningProgram;
 using ::weft::testing::RunProgram;
 using ::weft::testing::SmallWorld;
+using ::weft::testing::TrainerCommand;
 using ::weft::testing::TrainWorld;
 
 constexpr int kEpochs = 10;
-
-std::vector<std::string> TrainerCommand(const std::string& lock_server,
-                                        const std::vector<std::string>& arguments = {}) {
-  std::vector<std::string> command = {LocalCluster::Program("weft-trainer"),
-                                      "--lock-server",
-                                      lock_server,
-                                      "--threads",
-                                      "1",
-                                      "--patience",
-                                      "2"};
-  command.insert(command.end(), arguments.begin(), arguments.end());
-  return command;
-}
-
-int ErrorLines(const std::string& log) {
-  int lines = 0;
-  for (const absl::string_view line : absl::StrSplit(log, '\n')) {
-    lines += absl::StrContains(line, " E weft-trainer]") ? 1 : 0;
-  }
-  return lines;
-}
 
 TEST(ClusterTrainersTest, ATrainerThatIsAskedToStopHandsBackAtOnce) {
   // With the usual lease: nobody waits for it.

@@ -9,8 +9,11 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "tests/integration/train_world.h"
 #include "tests/testing/local_cluster.h"
 
@@ -46,9 +49,11 @@ inline LocalCluster::Options ClusterOf(const TrainWorld& world,
   return options;
 }
 
-// Every bucket of the pass that made the version is there once, with all edges of the graph.
-inline void ExpectLastPassIsExact(LocalCluster* cluster, const TrainWorld& world, int64_t version) {
-  const auto checkpoint = cluster->lock_server().GetCheckpoint(version);
+// Every bucket of the pass that made the version (0: the newest) is there once, with all edges of
+// the graph.
+inline void ExpectLastPassIsExact(GrpcOperatorClient& lock_server, const TrainWorld& world,
+                                  int64_t version) {
+  const auto checkpoint = lock_server.GetCheckpoint(version);
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
   std::set<std::pair<int, int>> buckets;
   int64_t edges = 0;
@@ -57,6 +62,37 @@ inline void ExpectLastPassIsExact(LocalCluster* cluster, const TrainWorld& world
     edges += report.trained_edges() + report.held_out_edges();
   }
   EXPECT_EQ(edges, world.num_edges());
+}
+inline void ExpectLastPassIsExact(LocalCluster* cluster, const TrainWorld& world, int64_t version) {
+  ExpectLastPassIsExact(cluster->lock_server(), world, version);
+}
+
+inline std::vector<std::string> TrainerCommand(const std::string& lock_server,
+                                               const std::vector<std::string>& arguments = {},
+                                               int patience_seconds = 2) {
+  std::vector<std::string> command = {LocalCluster::Program("weft-trainer"),
+                                      "--lock-server",
+                                      lock_server,
+                                      "--threads",
+                                      "1",
+                                      "--patience",
+                                      absl::StrCat(patience_seconds)};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  return command;
+}
+
+// The lines of a log in which `text` stands.
+inline int LinesWith(const std::string& log, const std::string& text) {
+  int lines = 0;
+  for (const absl::string_view line : absl::StrSplit(log, '\n')) {
+    lines += absl::StrContains(line, text) ? 1 : 0;
+  }
+  return lines;
+}
+
+// The errors of a program in its log.
+inline int ErrorLines(const std::string& log, const std::string& program = "weft-trainer") {
+  return LinesWith(log, absl::StrCat(" E ", program, "]"));
 }
 
 // A trainer of this name has buckets.

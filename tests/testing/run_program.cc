@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -105,23 +106,29 @@ RunningProgram::~RunningProgram() {
 std::string RunningProgram::out() const { return Contents(out_); }
 std::string RunningProgram::err() const { return Contents(err_); }
 
-bool RunningProgram::running() {
-  if (pid_ < 0) return false;
-  if (waitpid(pid_, &status_, WNOHANG) == pid_) pid_ = -1;
-  return pid_ >= 0;
+bool RunningProgram::AwaitEnd(int options) {
+  if (pid_ < 0) return true;
+  struct rusage usage = {};
+  pid_t ended = 0;
+  do {
+    ended = wait4(pid_, &status_, options, &usage);
+  } while (ended < 0 && errno == EINTR);
+  if (ended == 0) return false;
+  peak_memory_bytes_ = int64_t{usage.ru_maxrss} << 10;
+  pid_ = -1;
+  return true;
 }
+
+bool RunningProgram::running() { return !AwaitEnd(WNOHANG); }
 
 void RunningProgram::Signal(int signal) {
   if (pid_ > 0) kill(pid_, signal);
 }
 
 ProgramResult RunningProgram::Wait() {
-  if (pid_ > 0) {
-    while (waitpid(pid_, &status_, 0) < 0 && errno == EINTR) {
-    }
-    pid_ = -1;
-  }
+  AwaitEnd(0);
   ProgramResult result;
+  result.peak_memory_bytes = peak_memory_bytes_;
   result.exit_code = WIFSIGNALED(status_) ? 128 + WTERMSIG(status_) : WEXITSTATUS(status_);
   result.out = out();
   result.err = err();

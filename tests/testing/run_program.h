@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -19,6 +20,7 @@ struct ProgramResult {
   int exit_code = -1;  // 128 + the signal, if one ended it; 127 when it could not be started
   std::string out;
   std::string err;
+  int64_t peak_memory_bytes = 0;  // resident
 };
 
 // The path of the built `weft`.
@@ -49,10 +51,14 @@ class RunningProgram {
   ProgramResult Wait();
 
  private:
+  // True once it has ended. `options`: of wait4.
+  bool AwaitEnd(int options);
+
   pid_t pid_ = -1;
   int out_ = -1;
   int err_ = -1;
   int status_ = 0;
+  int64_t peak_memory_bytes_ = 0;
 };
 
 }  // namespace weft::testing
