@@ -298,10 +298,10 @@ absl::Status RunCoordinator::Tick() {
     if (server.retired || server.info.role != ServerRole::kPartition) continue;
     if (life.swept != garbage_ && IsLive(server)) ++sync_revision_;
     if (options.store_lost_after <= ClusterOptions::Duration::zero() ||
-        now - life.heard < options.store_lost_after) {
+        now - std::max(life.heard, life.lost) < options.store_lost_after) {
       continue;
     }
-    life.heard = now;  // asked again after as long
+    life.lost = now;  // asked again after as long
     Event(absl::StrCat("server silent for too long, what lies there is lost: address=",
                        server.info.address));
     WEFT_RETURN_IF_ERROR(Write(ServerLost{server.info.store_id, false}));

@@ -212,6 +212,7 @@ class RunCoordinator {
   // What is known of a server while both live.
   struct ServerLife {
     SteadyTime heard;
+    SteadyTime lost;  // when it was last said to be silent for too long
     uint64_t free_bytes = 0;
     ParamServerState params;
     bool reported = false;  // since this start

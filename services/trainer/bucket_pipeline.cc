@@ -1,6 +1,7 @@
 #include "services/trainer/bucket_pipeline.h"
 
 #include <algorithm>
+#include <chrono>
 #include <set>
 #include <utility>
 
@@ -14,8 +15,6 @@ namespace {
 
 // Rows that one task fills or copies.
 constexpr int64_t kRowsPerTask = 4096;
-// How often partitions are stored anew when the release finds them gone (a store that restarted).
-constexpr int kMaxStoreAttempts = 3;
 
 // Calls `work(begin, end)` for all of [0, rows) on the pool.
 absl::Status ForRows(HogwildPool* pool, int64_t rows,
@@ -190,8 +189,9 @@ absl::Status BucketPipeline::StoreAndRelease(const StoreJob& job) {
   request.token = job.token;
   request.buckets = job.buckets;
   for (const auto& [key, data] : job.sources) request.stored.push_back(key);
-  absl::Status status;
-  for (int attempt = 0; attempt < kMaxStoreAttempts; ++attempt) {
+  CancelFlag never;  // what ends the trainer's calls ends this, too
+  Backoff backoff(options_.store_again, job.token);
+  while (true) {
     for (const auto& [key, data] : job.sources) {
       const absl::Status stored = partitions_->Store({key, job.token}, *data);
       if (!stored.ok()) {
@@ -199,10 +199,13 @@ absl::Status BucketPipeline::StoreAndRelease(const StoreJob& job) {
                                              task_.config.entities[key.entity_type].name));
       }
     }
-    status = lock_->ReleaseBucket(request).status();
-    if (!absl::IsFailedPrecondition(status)) break;
+    const absl::Status status = lock_->ReleaseBucket(request).status();
+    if (!absl::IsFailedPrecondition(status)) return status;
+    // A store has restarted; or one is gone, and within a lease the lock server asks for fewer.
+    const auto delay = backoff.Next(std::chrono::steady_clock::now());
+    if (!delay.has_value()) return status;
+    never.WaitFor(*delay);
   }
-  return status;
 }
 
 absl::StatusOr<bool> BucketPipeline::IsStoring() const {

@@ -21,6 +21,7 @@
 #include "absl/status/statusor.h"
 #include "services/common/embedding_partition.h"
 #include "services/common/mutex.h"
+#include "services/common/retry.h"
 #include "services/common/run_stats.h"
 #include "services/common/types.h"
 #include "services/lock_server/lock_client.h"
@@ -40,6 +41,8 @@ class BucketPipeline {
     bool background_store = true;  // false: Finish stores and releases before it returns
     int resident_partitions = 2;   // copies to keep, beside what is read ahead or being stored
     PhaseClock* phases = nullptr;  // counts the time of storing; may be null
+    // For how long what the stores do not have (any more), or too few of them, is stored again.
+    RetryOptions store_again;
   };
 
   // All must outlive this object. `pool` is used by Load, for filling and copying tables.

@@ -232,6 +232,8 @@ TEST(ClusterServersTest, AServerThatIsSilentForLongHasLostWhatItHad) {
   run.Pass(absl::Seconds(21));
 
   EXPECT_EQ(run.coordinator->context().generation, 2u);
+  EXPECT_THAT(run.coordinator->View(false).silent_servers, ::testing::Contains(kDiskStore))
+      << "given up, it is not there again";
 }
 
 TEST(ClusterServersTest, ServersThatCouldNotBeHeardHaveLostNothing) {

@@ -193,6 +193,15 @@ TEST_F(PartitionTransferTest, FewerReplicasThanAskedForAreForTheReleaseToJudge) 
   EXPECT_THAT(StoresOf(stored->shards[0]), ElementsAre(1));
 }
 
+TEST_F(PartitionTransferTest, AStoreUnderTwoNamesIsOneReplica) {
+  all[1].address = "1";  // whose disk was replaced: it is store 1 now, and 2 is not forgotten yet
+
+  const auto stored = Client().Store(version, table, At({1, 2, 3}, 2));
+
+  ASSERT_THAT(stored, IsOk());
+  EXPECT_THAT(StoresOf(stored->shards[0]), ElementsAre(1, 3));
+}
+
 TEST_F(PartitionTransferTest, WhatNoOtherStoreCanMendIsReturnedAtOnce) {
   for (const absl::Status& fault :
        {absl::AbortedError("lower term"), absl::AlreadyExistsError("another content")}) {

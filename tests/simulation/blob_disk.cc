@@ -1,5 +1,6 @@
 #include "tests/simulation/blob_disk.h"
 
+#include <iterator>
 #include <utility>
 
 namespace weft::simulation {
@@ -73,10 +74,19 @@ const BlobDisk::Blob* BlobDisk::Find(const ShardName& name) const {
   return found == blobs.end() ? nullptr : found->second.get();
 }
 
+std::optional<ShardName> BlobDisk::Damage(uint32_t chance) {
+  if (blobs.empty()) return std::nullopt;
+  const auto [name, blob] = *std::next(blobs.begin(), static_cast<long>(chance % blobs.size()));
+  blob->damaged = true;
+  blob->record_lost = blob->segments.empty() || chance / blobs.size() % 4 == 0;
+  if (!blob->record_lost) blob->segments.back().back() ^= 1;
+  return name;
+}
+
 absl::StatusOr<std::vector<RecoveredBlob>> DiskStorage::Recover() {
   std::vector<RecoveredBlob> recovered;
   for (const auto& [name, blob] : disk_->blobs) {
-    recovered.push_back({std::make_shared<const Stored>(name, blob), false});
+    recovered.push_back({std::make_shared<const Stored>(name, blob), blob->record_lost});
   }
   return recovered;
 }

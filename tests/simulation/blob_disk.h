@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,8 @@ struct BlobDisk {
     std::vector<uint64_t> checksums;
     std::vector<std::string> segments;
     bool synced = true;
+    bool damaged = false;      // not what was written any more
+    bool record_lost = false;  // nor does anybody know what it was
   };
 
   int64_t capacity = int64_t{1} << 30;
@@ -31,6 +34,8 @@ struct BlobDisk {
   void Crash();
   // null: not there.
   const Blob* Find(const ShardName& name) const;
+  // Damages one of the blobs, as `chance` decides, in a byte or its record. None: there is none.
+  std::optional<ShardName> Damage(uint32_t chance);
 };
 
 class DiskStorage : public BlobStorage {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "services/param_server/param_snapshot.h"
 #include "services/partition_server/partition_shards.h"
@@ -60,6 +61,16 @@ void Checker::OnState(const RunState& state) {
 
 void Checker::OnChange(const RunChange& change) {
   if (const auto* made = std::get_if<GrantMade>(&change)) CheckGrant(*made);
+  if (const auto* lost = std::get_if<ServerLost>(&change)) {
+    // Lost is what an operator, or a silence of store_lost_after, says is lost.
+    for (const auto& [version, shards] : state_.places.versions()) {
+      for (const ShardInfo& shard : shards) {
+        for (const Place& place : shard.places) {
+          if (place.store_id == lost->store) hurt_.insert(version);
+        }
+      }
+    }
+  }
   ApplyChange(change, &state_);
   if (const auto* released = std::get_if<GrantReleased>(&change)) CheckRelease(*released);
   if (const auto* committed = std::get_if<ManifestCommitted>(&change)) {
@@ -98,7 +109,8 @@ void Checker::CheckRelease(const GrantReleased& released) {
 
 void Checker::CheckManifest(const Manifest& manifest) {
   for (const PartitionVersion& version : manifest.versions) {
-    if (!state_.places.IsDurable(version)) {
+    // Once it is committed, disks may be lost.
+    if (!state_.places.IsDurable(version) && !hurt_.contains(version)) {
       world_->Fail(
           absl::StrCat("a committed manifest names what is not durable: ", ToString(version)));
     }
@@ -110,9 +122,42 @@ void Checker::CheckManifest(const Manifest& manifest) {
 
 const BlobDisk::Blob* Checker::Find(const Place& place, const ShardName& name) const {
   for (const auto& [address, process] : addresses_->partitions) {
-    if (process->store_id() == place.store_id) return process->At(place, name);
+    if (process->store_id() != place.store_id) continue;
+    const BlobDisk::Blob* const blob = process->At(place, name);
+    return blob == nullptr || blob->damaged ? nullptr : blob;
   }
   return nullptr;
+}
+
+bool Checker::IsHurt(const Place& place, const ShardName& name) const {
+  for (const auto& [address, process] : addresses_->partitions) {
+    if (process->HasLost(place.store_id)) return true;
+    if (process->store_id() != place.store_id) continue;
+    const BlobDisk::Blob* const blob = process->At(place, name);
+    return blob != nullptr && blob->damaged;
+  }
+  return false;
+}
+
+bool Checker::Retired(StoreId store) const {
+  return std::ranges::any_of(state_.servers, [&](const ServerRecord& server) {
+    return server.info.store_id == store && server.retired;
+  });
+}
+
+bool Checker::FailureIsRight() const {
+  if (!absl::StrContains(state_.failure->reason, "no manifest is whole")) return false;
+  return std::ranges::all_of(state_.manifests.manifests(), [&](const auto& entry) {
+    const Manifest& manifest = entry.second;
+    // What is not committed yet, or of a life that was given up, is not gone back to.
+    const bool candidate =
+        manifest.state != Manifest::State::kPending &&
+        (manifest.token <= state_.origin || manifest.generation == state_.generation);
+    return !candidate ||
+           std::ranges::any_of(manifest.versions, [&](const PartitionVersion& version) {
+             return hurt_.contains(version);
+           });
+  });
 }
 
 std::vector<int64_t> Checker::DoneEdges(int64_t passes, const std::vector<Bucket>& done) const {
@@ -136,10 +181,11 @@ void Checker::CheckSnapshots(const Manifest& manifest) {
       const BlobDisk::Blob* const there = Find(place, {version, 0});
       if (there != nullptr) {
         blob = there;
-      } else if (place.incarnation == 0) {
+      } else if (place.incarnation == 0 && !IsHurt(place, {version, 0})) {
         return world_->Fail("a durable snapshot is lost");
       }
     }
+    if (blob == nullptr && hurt_.contains(version)) return;
     if (blob == nullptr) return world_->Fail("a committed snapshot is lost");
     std::string bytes;
     for (const std::string& segment : blob->segments) bytes += segment;
@@ -185,6 +231,7 @@ void Checker::CheckContent(const PartitionVersion& version, int64_t passes,
       const BlobDisk::Blob* const blob = Find(place, name);
       if (blob == nullptr) {
         if (place.incarnation != 0) continue;  // its process has ended, soon to be known
+        if (IsHurt(place, name)) continue;
         return world_->Fail(absl::StrCat(ToString(name), " is lost"));
       }
       std::string bytes;

@@ -26,6 +26,11 @@ class Checker : public LockProcess::Witness {
   void CheckCounts(const std::vector<double>& counts, const std::vector<int64_t>& trained);
 
   bool pushes_were_lost = false;  // with the machine of a parameter server
+  // A blob of the version was damaged, or lost with a disk: more than a disk promises to survive.
+  void Hurt(const PartitionVersion& version) { hurt_.insert(version); }
+  // The run has failed, and there was indeed nothing whole to go back to.
+  bool FailureIsRight() const;
+  bool Retired(StoreId store) const;
   int64_t passes() const { return passes_; }
   int64_t edges() const { return edges_; }
   int64_t rewinds() const { return rewinds_; }
@@ -42,7 +47,10 @@ class Checker : public LockProcess::Witness {
   // What is done is in the snapshots.
   void CheckSnapshots(const Manifest& manifest);
   std::vector<int64_t> DoneEdges(int64_t passes, const std::vector<Bucket>& done) const;
+  // What is at the place and was not damaged; null: not there.
   const BlobDisk::Blob* Find(const Place& place, const ShardName& name) const;
+  // It was there, on a disk that was lost or damaged.
+  bool IsHurt(const Place& place, const ShardName& name) const;
   std::vector<Bucket> Done(const std::vector<DoneBucket>& done) const;
 
   World* const world_;
@@ -50,6 +58,7 @@ class Checker : public LockProcess::Witness {
   const Addresses* const addresses_;
   RunState state_;  // as on the lock server's disk
   std::set<Token> tokens_;
+  std::set<PartitionVersion> hurt_;
   int64_t passes_ = 0;
   int64_t edges_ = 0;
   int64_t rewinds_ = 0;

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "services/lock_server/run_codec.h"
 #include "tests/simulation/checker.h"
 #include "tests/simulation/graph.h"
 #include "tests/simulation/lock_process.h"
@@ -17,7 +19,7 @@ namespace {
 
 // How long a run may take once there are no faults any more.
 constexpr Duration kQuietTime = Seconds(900);
-constexpr uint32_t kFaultKinds = 11;
+constexpr uint32_t kFaultKinds = 13;
 
 class Cluster {
  public:
@@ -37,7 +39,11 @@ class Cluster {
   void MakeFault();
   Process* AnyProcess();
   PartitionProcess* AnyStore() { return stores_[world_.Below(stores_.size())].get(); }
+  void DamageBlob(PartitionProcess* store);
+  void LoseDisk(PartitionProcess* store);
+  void ForgetLater(StoreId store);
   void EndFaults();
+  void StartTrainersAgain();
 
   World world_;
   const Weakened weakened_;
@@ -59,6 +65,7 @@ class Cluster {
   uint32_t fault_kinds_;
   Duration faults_end_;
   Duration fault_interval_;
+  uint32_t disk_faults_left_;
   bool faults_over_ = false;
   int64_t kills_ = 0;
 };
@@ -75,7 +82,8 @@ Cluster::Cluster(uint64_t seed, Weakened weakened, bool verbose)
       num_epochs_(2 + world_.Below(2)),
       fault_kinds_(world_.Below(1 << kFaultKinds)),
       faults_end_(world_.Between(Seconds(10), Seconds(60))),
-      fault_interval_(world_.Between(Milliseconds(500), Seconds(8))) {
+      fault_interval_(world_.Between(Milliseconds(500), Seconds(8))),
+      disk_faults_left_(world_.Chance(0.3) ? 1 + world_.Below(4) : 0) {
   world_.set_verbose(verbose);
   const auto rate = [&] { return 1 + drift_ * (2 * (world_.Below(1001) / 1000.0) - 1); };
   lock_ = std::make_unique<LockProcess>(&world_, rate(), MakePlan(), MakeState(), &checker_);
@@ -132,7 +140,11 @@ RunPlan Cluster::MakePlan() {
   options.max_bucket_attempts = 0;
   options.partition_replicas =
       static_cast<int>(1 + world_.Below(static_cast<uint32_t>(std::min(2, num_stores_))));
-  options.store_lost_after = Duration{};
+  // Else an operator says what is lost.
+  const bool by_silence = disk_faults_left_ > 0 && world_.Chance(0.3);
+  options.store_lost_after = by_silence ? world_.Between(Seconds(25), Seconds(60)) : Duration{};
+  // Manifests at the stores keep one more for the run.
+  if (world_.Chance(0.5)) options.encode_state = EncodeState;
   options.checkpoint_interval = world_.Between(Seconds(4), Seconds(30));
   options.num_param_servers = num_params_;
   return plan;
@@ -207,6 +219,54 @@ void Cluster::MakeFault() {
     case 10:
       process->SetClockRate(1 + drift_ * (2 * (world_.Below(1001) / 1000.0) - 1));
       break;
+    case 11:
+      if (disk_faults_left_ > 0) DamageBlob(AnyStore());
+      break;
+    case 12:
+      if (disk_faults_left_ > 0) LoseDisk(AnyStore());
+      break;
+  }
+}
+
+void Cluster::DamageBlob(PartitionProcess* store) {
+  const std::optional<ShardName> name = store->disk().Damage(world_.Below(1 << 20));
+  if (!name.has_value()) return;
+  --disk_faults_left_;
+  world_.Log(store, absl::StrCat("has a damaged blob: ", ToString(*name)));
+  checker_.Hurt(name->version);
+}
+
+void Cluster::LoseDisk(PartitionProcess* store) {
+  --disk_faults_left_;
+  for (const auto& [name, blob] : store->disk().blobs) checker_.Hurt(name.version);
+  const StoreId lost = store->store_id();
+  store->LoseDisk();
+  if (lock_->plan().cluster->store_lost_after == Duration{}) ForgetLater(lost);
+}
+
+// The operator says so until it is durable.
+void Cluster::ForgetLater(StoreId store) {
+  world_.After(world_.Between(Seconds(1), Seconds(10)), [this, store] {
+    if (checker_.Retired(store)) return;
+    if (lock_->up() && lock_->run() != nullptr) {
+      lock_->Serve<bool>(
+          lock_->run()->context(), Duration{},
+          [store](RunCoordinator* run, bool) -> std::optional<absl::StatusOr<bool>> {
+            const absl::Status forgotten = run->ForgetStore(store);
+            if (!forgotten.ok()) return forgotten;
+            return true;
+          },
+          [](const auto&) {});
+    }
+    ForgetLater(store);
+  });
+}
+
+// A run that was done may have to go back: somebody has to train again.
+void Cluster::StartTrainersAgain() {
+  if (lock_->run() == nullptr || lock_->run()->phase() == RunPhase::kDone) return;
+  for (const auto& trainer : trainers_) {
+    if (trainer->finished() && !trainer->up()) trainer->StartAgain();
   }
 }
 
@@ -271,18 +331,22 @@ RunResult Cluster::Run() {
   }
   FaultLater();
   uint64_t events = 0;
+  bool nothing_left = false;
   while (world_.failure().empty() && !(events++ % 64 == 0 && Done())) {
     if (!world_.Step() || world_.now() > faults_end_ + kQuietTime) {
       world_.Fail(absl::StrCat("the run did not come to its end: ", Describe()));
     }
-    if (checker_.state().failure.has_value()) {
-      world_.Fail(absl::StrCat("the run has failed: ", checker_.state().failure->reason));
-    }
+    if (events % 64 == 0) StartTrainersAgain();
+    if (!checker_.state().failure.has_value()) continue;
+    nothing_left = checker_.FailureIsRight();
+    if (nothing_left) break;
+    world_.Fail(absl::StrCat("the run has failed: ", checker_.state().failure->reason));
   }
-  if (world_.failure().empty()) checker_.CheckEnd(num_epochs_);
-  if (world_.failure().empty() && !params_.empty()) CheckParameters();
+  if (world_.failure().empty() && !nothing_left) checker_.CheckEnd(num_epochs_);
+  if (world_.failure().empty() && !nothing_left && !params_.empty()) CheckParameters();
   RunResult result;
   result.failure = world_.failure();
+  result.nothing_left = nothing_left;
   result.kills = kills_;
   result.passes = checker_.passes();
   result.edges = checker_.edges();

@@ -19,6 +19,8 @@ enum class Weakened {
 
 struct RunResult {
   std::string failure;  // empty: all is well
+  // Disks were lost or damaged so that nothing whole was left: the run said so and ended.
+  bool nothing_left = false;
   int64_t kills = 0;
   int64_t passes = 0;
   int64_t edges = 0;    // of these passes

@@ -30,6 +30,7 @@ int Main(int argc, char** argv) {
   const auto begin = std::chrono::steady_clock::now();
   RunResult all;
   uint64_t failed = 0;
+  uint64_t nothing_left = 0;
   for (uint64_t seed = first; seed < first + seeds; ++seed) {
     const RunResult run = SimulateRun(seed, static_cast<Weakened>(rule), verbose);
     if (!run.failure.empty()) {
@@ -37,6 +38,7 @@ int Main(int argc, char** argv) {
       std::printf("seed %llu: %s\n", static_cast<unsigned long long>(seed), run.failure.c_str());
       std::fflush(stdout);
     }
+    if (run.nothing_left) ++nothing_left;
     all.kills += run.kills;
     all.passes += run.passes;
     all.edges += run.edges;
@@ -48,13 +50,15 @@ int Main(int argc, char** argv) {
   }
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
   std::printf(
-      "seeds=%llu failed=%llu kills=%lld passes=%lld edges=%lld trained=%lld sessions=%lld "
+      "seeds=%llu failed=%llu nothing_left=%llu kills=%lld passes=%lld edges=%lld trained=%lld "
+      "sessions=%lld "
       "rewinds=%lld simulated_hours=%.1f seconds=%.1f fingerprint=%016llx\n",
       static_cast<unsigned long long>(seeds), static_cast<unsigned long long>(failed),
-      static_cast<long long>(all.kills), static_cast<long long>(all.passes),
-      static_cast<long long>(all.edges), static_cast<long long>(all.trained),
-      static_cast<long long>(all.sessions), static_cast<long long>(all.rewinds), all.seconds / 3600,
-      took.count(), static_cast<unsigned long long>(all.fingerprint));
+      static_cast<unsigned long long>(nothing_left), static_cast<long long>(all.kills),
+      static_cast<long long>(all.passes), static_cast<long long>(all.edges),
+      static_cast<long long>(all.trained), static_cast<long long>(all.sessions),
+      static_cast<long long>(all.rewinds), all.seconds / 3600, took.count(),
+      static_cast<unsigned long long>(all.fingerprint));
   return failed == 0 ? 0 : 1;
 }
 

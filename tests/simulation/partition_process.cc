@@ -62,6 +62,16 @@ void PartitionProcess::Terminate() {
   poll_->Last([this] { Exit("terminated"); });
 }
 
+void PartitionProcess::LoseDisk() {
+  Log("has lost its disk");
+  Kill();
+  disk_.blobs.clear();
+  disk_.Crash();
+  run_id_.clear();
+  lost_.insert(store_id_);
+  store_id_ = world_->NewId();
+}
+
 void PartitionProcess::Fill(int64_t spare) {
   for (BlobDisk* disk : {&disk_, &memory_}) disk->capacity = disk->used + spare;
 }

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -53,6 +54,10 @@ class PartitionProcess : public Process {
   // There is room for no more than `spare` bytes; then for as much as at the beginning again.
   void Fill(int64_t spare);
   void MakeRoom();
+  // Its machine is lost with its disk: what starts in its place has an empty one, and is another
+  // store.
+  void LoseDisk();
+  bool HasLost(StoreId store) const { return lost_.contains(store); }
   BlobDisk& disk() { return disk_; }
   // What is at `place` now; null: not there.
   const BlobDisk::Blob* At(const Place& place, const ShardName& name) const;
@@ -80,7 +85,8 @@ class PartitionProcess : public Process {
 
   const Addresses* const addresses_;
   const bool in_memory_;
-  const StoreId store_id_;
+  StoreId store_id_;
+  std::set<StoreId> lost_;  // which it was, on disks that are lost
   BlobDisk disk_;
   std::string run_id_;  // on the disk
 

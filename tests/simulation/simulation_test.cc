@@ -25,14 +25,15 @@ class Figures {
     passes_ += run.passes;
     edges_ += run.edges;
     rewinds_ += run.rewinds;
+    nothing_left_ += run.nothing_left ? 1 : 0;
     EXPECT_EQ(run.failure, "") << "seed " << seed << ": add it to failed_seeds.txt; to see it: "
                                << "simulation --seed " << seed;
   }
   ~Figures() {
-    std::printf("kills=%lld passes=%lld edges=%lld rewinds=%lld seeds=%lld\n",
+    std::printf("kills=%lld passes=%lld edges=%lld rewinds=%lld nothing_left=%lld seeds=%lld\n",
                 static_cast<long long>(kills_), static_cast<long long>(passes_),
                 static_cast<long long>(edges_), static_cast<long long>(rewinds_),
-                static_cast<long long>(seeds_));
+                static_cast<long long>(nothing_left_), static_cast<long long>(seeds_));
   }
 
  private:
@@ -41,6 +42,7 @@ class Figures {
   int64_t passes_ = 0;
   int64_t edges_ = 0;
   int64_t rewinds_ = 0;
+  int64_t nothing_left_ = 0;
 };
 
 TEST(SimulationTest, EveryPassOfNewSeedsIsExact) {

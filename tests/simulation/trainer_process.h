@@ -50,6 +50,12 @@ class TrainerProcess : public Process {
   void Terminate() { stop_ = true; }
   // The run was done, and this trainer has left.
   bool finished() const { return finished_; }
+  // Somebody starts it once more.
+  void StartAgain() {
+    finished_ = false;
+    restarts = true;
+    Start();
+  }
   const Figures& figures() const { return figures_; }
 
  protected:
@@ -77,7 +83,6 @@ class TrainerProcess : public Process {
     Token token = kInitialToken;
     std::vector<std::pair<PartitionKey, Table>> sources;
     std::vector<BucketStats> buckets;
-    int attempts = 0;
   };
   using JobPtr = std::shared_ptr<Job>;
   struct Transfer;

@@ -12,8 +12,6 @@ namespace weft::simulation {
 namespace {
 
 constexpr Duration kTimeout = Seconds(3);
-// As BucketPipeline: how often partitions are stored anew when the release finds them gone.
-constexpr int kMaxStoreAttempts = 3;
 
 bool MayMend(const absl::Status& status) {
   return IsTransient(status) || absl::IsResourceExhausted(status);
@@ -230,7 +228,10 @@ void TrainerProcess::StoreShard(const SessionPtr& session, const JobPtr& job,
         }
         ShardInfo& stored = store->where.shards[store->shard];
         if (status.ok()) {
-          stored.places.push_back(told->answer);
+          const bool known = std::ranges::any_of(stored.places, [&](const Place& other) {
+            return other.store_id == told->answer.store_id;
+          });
+          if (!known) stored.places.push_back(told->answer);
         } else {
           Log(absl::StrCat("cannot store: ", std::string(status.message())));
         }
@@ -252,7 +253,7 @@ void TrainerProcess::Release(const SessionPtr& session, const JobPtr& job) {
       },
       [=, this](const absl::StatusOr<ReleaseResult>& released) {
         if (absl::IsFailedPrecondition(released.status())) {
-          if (++job->attempts < kMaxStoreAttempts) return Store(session, job, 0);
+          return Retry([=, this] { Store(session, job, 0); });
         }
         if (absl::IsAborted(released.status())) return Lost(session);
         if (!released.ok()) {

@@ -137,7 +137,7 @@ TEST_F(TrainingLoopTest, SessionsThatNeverFinishAnythingEndTheRun) {
 TEST_F(TrainingLoopTest, PartitionsThatTheStoreLostAreStoredAgain) {
   SetUpRun(2);
   MakeLock();
-  lock_->release_store_agains = 2;
+  lock_->release_store_agains = 5;
 
   ASSERT_THAT(Train(), IsOk());
 

@@ -85,6 +85,7 @@ class ClusterTrainerImpl : public ClusterTrainer {
     options.pipeline.prefetch = memory->prefetch;
     options.pipeline.background_store = memory->background_store;
     options.pipeline.resident_partitions = task_.config.resident_partitions;
+    options.pipeline.store_again = options_.clients.retry;
     metrics_.SetThreads(options.num_threads);
     ClusterObserver observer(&clients_->lock(), &metrics_);
     TrainingLoop loop(task_, options,
