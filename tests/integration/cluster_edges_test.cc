@@ -293,7 +293,8 @@ TEST(ClusterEdgesTest, NamesStayWithTheImporterAndFitWhatIsPulled) {
   ASSERT_EQ(named.exit_code, 0) << named.err;
   // On the ring of entities those are near that have edges with each other.
   int near = 0;
-  for (const nlohmann::json& neighbor : world.Json("near.json")["neighbors"]) {
+  const nlohmann::json report = world.Json("near.json");
+  for (const nlohmann::json& neighbor : report["neighbors"]) {
     const int number = std::stoi(neighbor["entity"].get<std::string>().substr(1));
     near += number < 40 ? 1 : 0;
   }
