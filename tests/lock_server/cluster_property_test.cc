@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "services/common/random.h"
 #include "tests/lock_server/cluster_fixture.h"
+#include "tests/lock_server/random_stores.h"
 #include "tests/testing/status_matchers.h"
 #include "tests/testing/test_seed.h"
 
@@ -19,17 +20,13 @@ namespace weft {
 namespace {
 
 using testing::ClusterRun;
+using testing::Content;
 using testing::IsOk;
 using testing::MakeClusterPlan;
+using testing::RandomStores;
 using testing::StatusIs;
 
 constexpr int kPartitions = 4;
-constexpr StoreId kDiskStore = 11;
-constexpr StoreId kMemoryStore = 12;
-constexpr StoreId kParamStore = 21;
-
-// What a version was trained with.
-using Content = std::multiset<std::pair<int64_t, Bucket>>;  // (pass, bucket)
 
 struct Trainer {
   struct Held {
@@ -81,12 +78,10 @@ class World {
     } else if (action < 955) {
       KillLockServer();
     } else if (action < 960) {
-      ++incarnations_[kMemoryStore];
-      memory_.clear();
+      stores_.KillMemory();
       SyncStores();
     } else if (action < 962) {
-      params_ = {};  // its disk is lost
-      ++incarnations_[kParamStore];
+      stores_.LoseParams();
       SyncStores();
     } else {
       Heartbeats();
@@ -175,8 +170,8 @@ class World {
     for (const VersionInfo& info : grant.places) {
       if (info.version != version) continue;
       for (const Place& place : info.shards[0].places) {
-        if (Has(place, version)) {
-          *out = content_.at(version);
+        if (stores_.Has(place, version)) {
+          *out = stores_.content(version);
           return true;
         }
         run_.coordinator->ReportUnreadable(trainer->session, grant.token, {version, 0}, place)
@@ -187,23 +182,6 @@ class World {
     return false;
   }
 
-  bool Has(const Place& place, const PartitionVersion& version) const {
-    if (place.store_id == kDiskStore) return disk_.contains(version);
-    if (memory_disk_.contains(version)) return true;
-    return place.incarnation == incarnations_.at(kMemoryStore) && memory_.contains(version);
-  }
-
-  Place Put(StoreId store, const PartitionVersion& version, const Content& content) {
-    const auto [known, is_new] = content_.emplace(version, content);
-    EXPECT_EQ(known->second, content) << "one name, two contents";
-    if (store == kDiskStore) {
-      disk_.insert(version);
-      return {kDiskStore, 0};
-    }
-    memory_.insert(version);
-    return {kMemoryStore, incarnations_.at(kMemoryStore)};
-  }
-
   void StoreAndRelease(Trainer* trainer) {
     if (trainer->held.empty()) return;
     const size_t which = Chance(95) ? 0 : trainer->held.size() - 1;
@@ -211,8 +189,9 @@ class World {
     ReleaseRequest request = testing::ReleaseOf(held.grant);
     for (const auto& [key, content] : held.tables) {
       const PartitionVersion version = {key, held.grant.token};
-      const StoreId store = Chance(60) ? kDiskStore : kMemoryStore;
-      request.places.push_back({version, {{0, 0, 10, 100, 1, {Put(store, version, content)}}}});
+      const StoreId store = Chance(60) ? RandomStores::kDisk : RandomStores::kMemory;
+      const Place place = stores_.Put(store, version, content);
+      request.places.push_back({version, {{0, 0, 10, 100, 1, {place}}}});
     }
     if (Chance(10)) late_.push_back({trainer->session, request});
     const auto result = run_.coordinator->Release(trainer->session, request);
@@ -318,71 +297,8 @@ class World {
   }
 
   void SyncStores() {
-    for (int round = 0; round < 3; ++round) {
-      for (const StoreId store : {kDiskStore, kMemoryStore}) SyncStore(store);
-      SyncParams();
-    }
+    stores_.Sync();
     Remember();
-  }
-
-  void SyncStore(StoreId store) {
-    StoreReport report;
-    const bool durable = store == kDiskStore;
-    report.server = {ServerRole::kPartition, store, incarnations_.at(store), "h", durable};
-    report.results = std::exchange(results_[store], {});
-    if (!durable) report.persisted = std::exchange(persisted_, {});
-    const auto told = run_.coordinator->Sync(report);
-    ASSERT_THAT(told, IsOk());
-    Acknowledge();
-    for (const NumberedOrder& order : told->orders) {
-      if (const auto* persist = std::get_if<PersistShards>(&order.order)) {
-        for (const ShardName& shard : persist->shards) {
-          if (!memory_.contains(shard.version)) continue;
-          memory_disk_.insert(shard.version);
-          persisted_.push_back(shard);
-        }
-      } else if (const auto* verify = std::get_if<VerifyShard>(&order.order)) {
-        const bool there =
-            Has({store, durable ? 0 : incarnations_.at(store)}, verify->shard.version);
-        results_[store].push_back(
-            {order.id, there ? absl::OkStatus() : absl::NotFoundError("not here"), std::nullopt});
-      }
-    }
-    if (!told->keep_list.has_value()) return;
-    const std::set<PartitionVersion> keep(told->keep_list->keep.begin(),
-                                          told->keep_list->keep.end());
-    const auto garbage = [&](const PartitionVersion& version) {
-      const bool gone = version.token <= told->keep_list->high_water && !keep.contains(version);
-      if (gone) garbage_.insert(version);
-      return gone;
-    };
-    std::erase_if(durable ? disk_ : memory_, garbage);
-    if (!durable) std::erase_if(memory_disk_, garbage);
-  }
-
-  void SyncParams() {
-    StoreReport report;
-    report.server = {ServerRole::kParam, kParamStore, incarnations_.at(kParamStore), "p", true};
-    report.params = params_;
-    report.results = std::exchange(results_[kParamStore], {});
-    const auto told = run_.coordinator->Sync(report);
-    ASSERT_THAT(told, IsOk());
-    Acknowledge();
-    for (const NumberedOrder& order : told->orders) {
-      if (const auto* restore = std::get_if<RestoreParameters>(&order.order)) {
-        ASSERT_GT(restore->generation, params_.generation);
-        params_ = {restore->generation, restore->first_open_pass, {}};
-      } else if (const auto* cut = std::get_if<CutParameters>(&order.order)) {
-        ASSERT_EQ(cut->generation, params_.generation);
-        params_.first_open_pass = cut->first_open_pass;
-      } else if (const auto* snapshot = std::get_if<StoreSnapshot>(&order.order)) {
-        const StoreId store = Chance(50) ? kDiskStore : kMemoryStore;
-        const Place place = Put(store, snapshot->version, {});
-        results_[kParamStore].push_back(
-            {order.id, absl::OkStatus(),
-             VersionInfo{snapshot->version, {{0, 0, 1, 1, 1, {place}}}}});
-      }
-    }
   }
 
   void Check() {
@@ -409,7 +325,7 @@ class World {
     }
     for (const PartitionKey& key : state.versions.keys()) {
       const PartitionVersion current = {key, state.versions.current(key)};
-      ASSERT_FALSE(garbage_.contains(current)) << "garbage has become current";
+      ASSERT_FALSE(stores_.WasGarbage(current)) << "garbage has become current";
       Content expected;
       for (PartitionId lhs = 0; lhs < kPartitions; ++lhs) {
         for (PartitionId rhs = 0; rhs < kPartitions; ++rhs) {
@@ -420,14 +336,14 @@ class World {
           if (done.contains(b)) expected.insert({state.position.pass, b});
         }
       }
-      const Content actual = current.token == kInitialToken ? Content() : content_.at(current);
+      const Content actual = current.token == kInitialToken ? Content() : stores_.content(current);
       ASSERT_EQ(actual, expected) << "partition " << key.partition << " in pass "
                                   << state.position.pass;
       if (current.token == kInitialToken) continue;
       const PlaceTable::Shards* shards = state.places.Find(current);
       ASSERT_NE(shards, nullptr);
       ASSERT_TRUE(std::ranges::any_of((*shards)[0].places, [&](const Place& place) {
-        return Has(place, current);
+        return stores_.Has(place, current);
       })) << "a current version cannot be read";
     }
     for (const auto& [token, manifest] : state.manifests.manifests()) {
@@ -442,19 +358,10 @@ class World {
 
   RandomStream random_;
   ClusterRun run_;
+  RandomStores stores_{&run_, &random_};
   Trainer trainers_[3];
   SessionId last_session_ = 1000;
   uint64_t progress_ = 0;
-  std::map<StoreId, Incarnation> incarnations_ = {
-      {kDiskStore, 1}, {kMemoryStore, 1000}, {kParamStore, 2000}};
-  std::set<PartitionVersion> disk_;
-  std::set<PartitionVersion> memory_;
-  std::set<PartitionVersion> memory_disk_;
-  std::map<PartitionVersion, Content> content_;
-  std::set<PartitionVersion> garbage_;
-  ParamServerState params_;
-  std::map<StoreId, std::vector<OrderResult>> results_;
-  std::vector<ShardName> persisted_;
   std::vector<std::pair<SessionId, ReleaseRequest>> late_;
   std::set<Token> tokens_;
   std::set<Token> checked_;
