@@ -120,6 +120,7 @@ void AdagradRowsImpl(const EmbeddingTable& table, std::span<const RowStep> steps
       const int64_t next = steps[i + kAhead].offset;
       hwy::Prefetch(table.adagrad_sums + next);
       PrefetchRow(table.embeddings + next * dim, dim);
+      PrefetchRow(grads.row(steps[i + kAhead].slot), dim);
     }
     const RowStep step = steps[i];
     const float* g = grads.row(step.slot);
