@@ -67,7 +67,7 @@ class Load {
  public:
   Load(const std::string& address, int sessions) : sessions_(static_cast<size_t>(sessions)) {
     for (int i = 0; i < kChannels; ++i) {
-      auto channel = MakeChannel(address, {}, i);
+      auto channel = MakeChannel(address, Role::kLockServer, {}, i);
       WEFT_CHECK(channel.ok());
       stubs_.push_back(v1::LockService::NewStub(*channel));
     }

@@ -38,7 +38,7 @@ absl::Status Pull(const Flags& flags) {
   PullOptions options;
   options.folder = flags.folder;
   options.version = flags.version;
-  options.security.allow_plain_text = flags.insecure;
+  options.security = lock_server.security;
   WEFT_ASSIGN_OR_RETURN(const PulledCheckpoint pulled, PullCheckpoint(lock_server.get(), options));
   std::cout << "version " << pulled.version << " is in " << pulled.folder << " (" << pulled.files
             << " files, " << pulled.epochs << " epochs)\n";
@@ -51,7 +51,7 @@ absl::Status Push(const Flags& flags) {
   PushOptions options;
   options.folder = flags.folder;
   options.beginning = flags.beginning;
-  options.security.allow_plain_text = flags.insecure;
+  options.security = lock_server.security;
   options.on_note = [](const std::string& note) {
     std::cerr << "weft checkpoint push: note: " << note << std::endl;
   };

@@ -28,6 +28,7 @@
 #include "services/common/file_util.h"
 #include "services/common/mutex.h"
 #include "services/common/retry.h"
+#include "services/common/rpc/security_flags.h"
 #include "services/common/run_config.h"
 #include "services/common/shutdown_signals.h"
 #include "services/common/status_macros.h"
@@ -51,6 +52,7 @@ struct Flags {
   std::string store = "rocksdb";
   std::string data_dir;
   int threads = 0;
+  SecurityFlags security;
   std::string json;
 };
 
@@ -59,11 +61,13 @@ class BackgroundUpload {
  public:
   using Work = std::function<absl::Status(GrpcOperatorClient* lock_server, CancelFlag* cancel)>;
   static absl::StatusOr<std::unique_ptr<BackgroundUpload>> Start(const std::string& lock_server,
+                                                                 const SecurityOptions& security,
                                                                  Work work) {
     std::unique_ptr<BackgroundUpload> upload(new BackgroundUpload);
     GrpcOperatorClient::Options lock;
     lock.address = lock_server;
     lock.retry.patience = kPatience;
+    lock.security = security;
     WEFT_ASSIGN_OR_RETURN(upload->lock_server_, GrpcOperatorClient::Create(std::move(lock)));
     upload->thread_ = std::thread([upload = upload.get(), work = std::move(work)] {
       const absl::Status status = work(upload->lock_server_.get(), &upload->cancel_);
@@ -101,6 +105,8 @@ class ClusterUp {
   absl::Status Run() {
     ShutdownSignals signals;
     signals.SetListener([this] { CancelCalls(); });
+    // All of them show the same certificate.
+    WEFT_ASSIGN_OR_RETURN(security_, MakeSecurityOptions(flags_.security, RoleSet::All()));
     data_dir_ = flags_.data_dir.empty() ? absl::StrCat(config_.checkpoint_path, "/.cluster")
                                         : flags_.data_dir;
     WEFT_RETURN_IF_ERROR(CheckFolder());
@@ -153,6 +159,7 @@ class ClusterUp {
     options.partition_servers = flags_.partition_servers;
     options.param_servers = flags_.param_servers;
     options.store = flags_.store;
+    options.arguments = SecurityArguments(flags_.security);
     options.threads =
         flags_.threads > 0 ? flags_.threads : std::max(1, config_.NumThreads() / flags_.trainers);
     options.on_event = [this](const std::string& event) { Say(event); };
@@ -169,6 +176,7 @@ class ClusterUp {
     GrpcOperatorClient::Options lock;
     lock.address = processes->lock_server();
     lock.retry.patience = kLookEvery;  // then its process is looked after again
+    lock.security = security_;
     WEFT_ASSIGN_OR_RETURN(std::unique_ptr<GrpcOperatorClient> client,
                           GrpcOperatorClient::Create(std::move(lock)));
     MutexLock guard(&mu_);
@@ -237,12 +245,14 @@ class ClusterUp {
     }
     WEFT_RETURN_IF_ERROR(here);
     Say(absl::StrCat("brings the edges of ", paths, " from ", local.edge_paths.front()));
-    WEFT_ASSIGN_OR_RETURN(
-        upload_,
-        BackgroundUpload::Start(processes_->lock_server(),
-                                [this](GrpcOperatorClient* lock_server, CancelFlag* cancel) {
-                                  return UploadEdges(lock_server, config_, {}, cancel).status();
-                                }));
+    WEFT_ASSIGN_OR_RETURN(upload_,
+                          BackgroundUpload::Start(
+                              processes_->lock_server(), security_,
+                              [this](GrpcOperatorClient* lock_server, CancelFlag* cancel) {
+                                EdgeUploadOptions options;
+                                options.security = security_;
+                                return UploadEdges(lock_server, config_, options, cancel).status();
+                              }));
     return absl::OkStatus();
   }
 
@@ -253,13 +263,14 @@ class ClusterUp {
     PushOptions options;
     options.folder = state.missing_checkpoint();
     options.beginning = true;
+    options.security = security_;
     options.on_note = [](const std::string& note) {
       std::cerr << "weft cluster: " << note << std::endl;
     };
     Say(absl::StrCat("brings the checkpoint of init_path from ", options.folder));
     WEFT_ASSIGN_OR_RETURN(
         push_,
-        BackgroundUpload::Start(processes_->lock_server(),
+        BackgroundUpload::Start(processes_->lock_server(), security_,
                                 [options](GrpcOperatorClient* lock_server, CancelFlag* cancel) {
                                   return PushCheckpoint(lock_server, options, cancel).status();
                                 }));
@@ -303,6 +314,7 @@ class ClusterUp {
   absl::Status Pull() {
     PullOptions options;
     options.folder = config_.checkpoint_path;
+    options.security = security_;
     WEFT_ASSIGN_OR_RETURN(const PulledCheckpoint pulled, PullCheckpoint(client(), options));
     const double seconds =
         begun_.has_value() ? std::chrono::duration<double>(ended_ - *begun_).count() : 0;
@@ -328,6 +340,7 @@ class ClusterUp {
   const Flags& flags_;
   const RunConfig& config_;
   std::string data_dir_;
+  SecurityOptions security_;
   std::unique_ptr<ClusterProcesses> processes_;
   std::unique_ptr<BackgroundUpload> upload_;  // of edges
   std::unique_ptr<BackgroundUpload> push_;    // of a checkpoint
@@ -386,6 +399,7 @@ void AddClusterCommand(CLI::App& app, Action* action) {
       ->type_name("N")
       ->check(CLI::Range(1, 1024))
       ->default_str("");
+  AddSecurityFlags(command, &flags->security);
   command->add_option("--json", flags->json, "Write what was done as JSON to this file")
       ->type_name("FILE");
   command->footer("Example:\n  weft cluster up run.json --trainers 2\n");

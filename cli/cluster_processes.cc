@@ -154,6 +154,7 @@ absl::Status ClusterProcesses::Launch(Member* member) {
   std::vector<std::string> arguments = member->arguments;
   std::error_code ignored;
   std::filesystem::remove(MetricsFile(member->name), ignored);
+  std::ranges::copy(options_.arguments, std::back_inserter(arguments));
   if (member->role != ServerRole::kTrainer) {
     std::filesystem::remove(AddressFile(*member), ignored);
     // Others know the address: it stays the same when the server is started again.

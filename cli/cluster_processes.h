@@ -36,6 +36,8 @@ class ClusterProcesses {
     int param_servers = 1;
     std::string store = "rocksdb";  // or memory
     int threads = 1;                // of each trainer
+    // Beside those of its own, given to every process.
+    std::vector<std::string> arguments;
     absl::Duration start_within = absl::Minutes(1);
     // Told of what happens to processes; may be null.
     std::function<void(const std::string& event)> on_event;

@@ -24,6 +24,7 @@
 #include "graph/import/bad_line_log.h"
 #include "graph/import/importer.h"
 #include "services/common/retry.h"
+#include "services/common/rpc/security_flags.h"
 #include "services/common/run_config.h"
 #include "services/common/status_macros.h"
 #include "services/lock_server/grpc_operator_client.h"
@@ -45,7 +46,7 @@ struct Flags {
   int threads = 0;
   std::vector<std::string> held_out;
   std::string to;
-  bool insecure = false;
+  SecurityFlags security;
   std::string json;
   ImportOptions import;  // what has a flag of the same meaning goes here directly
 };
@@ -235,7 +236,7 @@ absl::Status Bring(const Flags& flags, const RunConfig& config) {
   GrpcOperatorClient::Options lock;
   lock.address = flags.to;
   lock.retry.patience = absl::Minutes(1);
-  lock.security.allow_plain_text = flags.insecure;
+  WEFT_ASSIGN_OR_RETURN(lock.security, MakeSecurityOptions(flags.security, {}));
   EdgeUploadOptions options;
   options.security = lock.security;
   WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<GrpcOperatorClient> lock_server,
@@ -426,7 +427,7 @@ void AddImportCommand(CLI::App& app, Action* action) {
                    "cluster://NAME")
       ->type_name("ADDRESS")
       ->default_str("");
-  command->add_flag("--insecure", flags->insecure, "With --to: plain text beyond this machine");
+  AddSecurityFlags(command, &flags->security);
   command->add_flag("--pbg-compatible", flags->import.pbg_compatible,
                     "Write files for empty buckets too when there are more than 4,096 buckets");
   AddOverrides(*command, &flags->overrides,

@@ -3,18 +3,23 @@
 #include <CLI/App.hpp>
 #include <utility>
 
+#include "services/common/status_macros.h"
+
 namespace weft::cli {
 
 void AddOperatorFlags(CLI::App& command, OperatorFlags* flags) {
   command.add_option("ADDRESS", flags->address, "The lock server's host:port")->required();
-  command.add_flag("--insecure", flags->insecure, "Plain text beyond this machine");
+  AddSecurityFlags(&command, &flags->security);
 }
 
-absl::StatusOr<std::unique_ptr<GrpcOperatorClient>> Connect(const OperatorFlags& flags) {
+absl::StatusOr<OperatorConnection> Connect(const OperatorFlags& flags) {
+  OperatorConnection connection;
+  WEFT_ASSIGN_OR_RETURN(connection.security, MakeSecurityOptions(flags.security, {}));
   GrpcOperatorClient::Options options;
   options.address = flags.address;
-  options.security.allow_plain_text = flags.insecure;
-  return GrpcOperatorClient::Create(std::move(options));
+  options.security = connection.security;
+  WEFT_ASSIGN_OR_RETURN(connection.lock_server, GrpcOperatorClient::Create(std::move(options)));
+  return connection;
 }
 
 }  // namespace weft::cli

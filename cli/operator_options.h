@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "services/common/rpc/security_flags.h"
 #include "services/lock_server/grpc_operator_client.h"
 
 namespace CLI {
@@ -15,12 +16,22 @@ namespace weft::cli {
 
 struct OperatorFlags {
   std::string address;  // of the lock server
-  bool insecure = false;
+  SecurityFlags security;
 };
 
-// ADDRESS and --insecure.
+// A lock server that can be called, and how its stores are spoken to.
+struct OperatorConnection {
+  std::unique_ptr<GrpcOperatorClient> lock_server;
+  SecurityOptions security;
+
+  GrpcOperatorClient* operator->() const { return lock_server.get(); }
+  GrpcOperatorClient* get() const { return lock_server.get(); }
+};
+
+// ADDRESS and those of security_flags.h.
 void AddOperatorFlags(CLI::App& command, OperatorFlags* flags);
 
-absl::StatusOr<std::unique_ptr<GrpcOperatorClient>> Connect(const OperatorFlags& flags);
+// Any role will do: the servers say what it may call.
+absl::StatusOr<OperatorConnection> Connect(const OperatorFlags& flags);
 
 }  // namespace weft::cli

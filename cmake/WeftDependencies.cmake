@@ -1,6 +1,7 @@
 # Every dependency comes from Debian 12 (scripts/setup installs them); nothing is fetched.
 
 find_package(Threads REQUIRED)
+find_package(OpenSSL REQUIRED)
 find_package(PkgConfig REQUIRED)
 find_package(Protobuf REQUIRED)
 find_package(gRPC REQUIRED CONFIG)  # after Protobuf in module mode, or it finds none

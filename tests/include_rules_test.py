@@ -39,6 +39,8 @@ RULES = [
       "services/*/main.cc", "cli/run_status.h"]),
     ("JSON stays in .cc files",
      ["services/*.h", "graph/*.h"], ["nlohmann/"], ["services/common/config_*"]),
+    ("OpenSSL stops at services/common/rpc/tls_files.cc",
+     ["*"], ["openssl/"], ["services/common/rpc/tls_files.cc"]),
     ("RocksDB stops at the stores that adapt it",
      PRODUCTION, ["rocksdb/"], ["services/*/rocksdb_*.cc"]),
     ("Prometheus stops at services/common/metrics_prometheus.cc, HTTP at metrics_server.cc",

@@ -51,7 +51,8 @@ GrpcLockClient::RunInfo RunInfoFromProto(const v1::RunInfo& proto) {
 
 absl::StatusOr<std::unique_ptr<GrpcLockClient>> GrpcLockClient::Create(Options options,
                                                                        PlaceDirectory* places) {
-  WEFT_ASSIGN_OR_RETURN(const auto channel, MakeChannel(options.address, options.security));
+  WEFT_ASSIGN_OR_RETURN(const auto channel,
+                        MakeChannel(options.address, Role::kLockServer, options.security));
   return std::unique_ptr<GrpcLockClient>(
       new GrpcLockClient(std::move(options), places, v1::LockService::NewStub(channel)));
 }

@@ -16,7 +16,8 @@ constexpr absl::Duration kTimeout = absl::Seconds(10);
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<GrpcOperatorClient>> GrpcOperatorClient::Create(Options options) {
-  WEFT_ASSIGN_OR_RETURN(const auto channel, MakeChannel(options.address, options.security));
+  WEFT_ASSIGN_OR_RETURN(const auto channel,
+                        MakeChannel(options.address, Role::kLockServer, options.security));
   return std::unique_ptr<GrpcOperatorClient>(
       new GrpcOperatorClient(std::move(options), v1::LockService::NewStub(channel)));
 }

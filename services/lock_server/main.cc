@@ -16,6 +16,7 @@
 #include "services/common/logging.h"
 #include "services/common/retry.h"
 #include "services/common/rpc/monitoring.h"
+#include "services/common/rpc/security_flags.h"
 #include "services/common/rpc/server_runner.h"
 #include "services/common/run_config.h"
 #include "services/common/shutdown_signals.h"
@@ -39,7 +40,7 @@ struct Flags {
   std::string address_file;
   int param_servers = 1;
   std::vector<std::string> recover_from;
-  bool insecure = false;
+  SecurityFlags security;
   MonitoringFlags monitoring;
 };
 
@@ -51,7 +52,7 @@ struct Flags {
 }
 
 absl::StatusOr<ClusterRunSetup> SetUp(const Flags& flags, const RunConfig& config,
-                                      RunStore* store) {
+                                      const SecurityOptions& security, RunStore* store) {
   WEFT_ASSIGN_OR_RETURN(std::optional<RunState> stored, store->Load());
   if (!flags.recover_from.empty()) {
     if (stored.has_value()) {
@@ -59,8 +60,7 @@ absl::StatusOr<ClusterRunSetup> SetUp(const Flags& flags, const RunConfig& confi
           absl::StrCat(flags.data_dir, " holds run ", stored->run_id,
                        ": nothing is to be recovered; leave out --recover-from"));
     }
-    WEFT_ASSIGN_OR_RETURN(stored,
-                          RecoverRun(flags.recover_from, {.allow_plain_text = flags.insecure}, {}));
+    WEFT_ASSIGN_OR_RETURN(stored, RecoverRun(flags.recover_from, security, {}));
   }
   if (!stored.has_value()) return MakeClusterRun(config, flags.param_servers);
   return ContinueClusterRun(config, *std::move(stored), flags.param_servers);
@@ -84,10 +84,11 @@ absl::StatusOr<std::unique_ptr<ServerRunner>> StartServer(const ServerRunner::Op
 // Serves one life of the run, until the end of the process is asked for, or the edges that the run
 // waits for are there: true then, and the next life begins (`again`). `listen`: the address, from
 // the first life on.
-absl::StatusOr<bool> Serve(const Flags& flags, const RunConfig& config, RocksDbRunStore* store,
+absl::StatusOr<bool> Serve(const Flags& flags, const RunConfig& config,
+                           const SecurityOptions& security, RocksDbRunStore* store,
                            ShutdownSignals* signals, Monitoring* monitoring, bool again,
                            std::string* listen) {
-  WEFT_ASSIGN_OR_RETURN(ClusterRunSetup setup, SetUp(flags, config, store));
+  WEFT_ASSIGN_OR_RETURN(ClusterRunSetup setup, SetUp(flags, config, security, store));
   const absl::Duration lease = absl::FromChrono(setup.plan.cluster->lease);
   WEFT_ASSIGN_OR_RETURN(
       const std::unique_ptr<RunCoordinator> run,
@@ -105,7 +106,7 @@ absl::StatusOr<bool> Serve(const Flags& flags, const RunConfig& config, RocksDbR
       run.get(), loop.get(), Clock::Real());
   WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<ServerRunner> server,
                         StartServer({.listen = *listen,
-                                     .security = {.allow_plain_text = flags.insecure},
+                                     .security = security,
                                      .on_drain = [&loop] { loop->Drain(); },
                                      .metrics = monitoring->server_calls()},
                                     again, signals, &service));
@@ -133,6 +134,8 @@ absl::StatusOr<bool> Serve(const Flags& flags, const RunConfig& config, RocksDbR
 
 absl::Status Run(const Flags& flags, const RunConfig& config) {
   ShutdownSignals signals;
+  WEFT_ASSIGN_OR_RETURN(const SecurityOptions security,
+                        MakeSecurityOptions(flags.security, {Role::kLockServer}));
   WEFT_RETURN_IF_ERROR(MakeDirectories(flags.data_dir));
   WEFT_ASSIGN_OR_RETURN(
       const std::unique_ptr<Monitoring> monitoring,
@@ -143,7 +146,7 @@ absl::Status Run(const Flags& flags, const RunConfig& config) {
       monitoring->registry()->Add([&store](MetricsPage* page) { store->WriteMetrics(page); });
   std::string listen = flags.listen;
   for (bool again = false, ended = false; !ended; again = true) {
-    WEFT_ASSIGN_OR_RETURN(const bool more, Serve(flags, config, store.get(), &signals,
+    WEFT_ASSIGN_OR_RETURN(const bool more, Serve(flags, config, security, store.get(), &signals,
                                                  monitoring.get(), again, &listen));
     ended = !more;
   }
@@ -170,7 +173,7 @@ int Main(int argc, char** argv) {
                  "host:port of all partition servers: the data folder is lost; goes on from the "
                  "newest manifest that they keep")
       ->type_name("ADDRESS");
-  app.add_flag("--insecure", flags.insecure, "plain text beyond this machine");
+  AddSecurityFlags(&app, &flags.security);
   AddMonitoringFlags(&flags.monitoring, &app);
   try {
     app.parse(argc, argv);

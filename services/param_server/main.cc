@@ -29,10 +29,10 @@ namespace {
 constexpr int kWorkers = 8;
 
 absl::Status Run(const StoreProcessFlags& flags) {
-  SecurityOptions security;
-  security.allow_plain_text = flags.insecure;
   // Before gRPC starts threads of its own, which would take the signals.
   ShutdownSignals shutdown;
+  WEFT_ASSIGN_OR_RETURN(const SecurityOptions security,
+                        MakeSecurityOptions(flags.security, {Role::kParamServer}));
   WEFT_ASSIGN_OR_RETURN(
       const std::unique_ptr<Monitoring> monitoring,
       Monitoring::Start(flags.monitoring, "weft-param-server", ServerRole::kParam, flags.data_dir));

@@ -64,9 +64,10 @@ absl::Status TellLast(PartitionSync* sync, StoreSyncClient* lock_server) {
 }
 
 absl::Status Run(const Flags& flags) {
-  const SecurityOptions security = {.allow_plain_text = flags.insecure};
   // Before gRPC starts threads of its own, which would take the signals.
   ShutdownSignals shutdown;
+  WEFT_ASSIGN_OR_RETURN(const SecurityOptions security,
+                        MakeSecurityOptions(flags.security, {Role::kPartitionServer}));
   WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<Monitoring> monitoring,
                         Monitoring::Start(flags.monitoring, "weft-partition-server",
                                           ServerRole::kPartition, flags.data_dir));

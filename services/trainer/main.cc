@@ -13,6 +13,7 @@
 #include "services/common/mutex.h"
 #include "services/common/retry.h"
 #include "services/common/rpc/monitoring.h"
+#include "services/common/rpc/security_flags.h"
 #include "services/common/shutdown_signals.h"
 #include "services/common/status_macros.h"
 #include "services/trainer/cluster/cluster_trainer.h"
@@ -22,6 +23,7 @@ namespace {
 
 struct Flags {
   ClusterTrainer::Options trainer;
+  SecurityFlags security;
   double patience_seconds = 300;
   double grace_seconds = 25;
   MonitoringFlags monitoring;
@@ -90,13 +92,16 @@ absl::Status Run(const Flags& flags) {
   StopTarget target;
   ShutdownSignals signals;
   signals.SetListener([&target] { target.Stop(); });
+  ClusterTrainer::Options options = flags.trainer;
+  WEFT_ASSIGN_OR_RETURN(options.clients.security,
+                        MakeSecurityOptions(flags.security, {Role::kTrainer}));
   WEFT_ASSIGN_OR_RETURN(
       const std::unique_ptr<Monitoring> monitoring,
       Monitoring::Start(flags.monitoring, "weft-trainer", ServerRole::kTrainer, ""));
   monitoring->readiness()->SetWaiting("waits for the lock server at " +
                                       flags.trainer.clients.lock_server);
   WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<ClusterTrainer> trainer,
-                        ClusterTrainer::Begin(flags.trainer));
+                        ClusterTrainer::Begin(options));
   const auto measured =
       monitoring->registry()->Add([&](MetricsPage* page) { trainer->WriteMetrics(page); });
   absl::StatusOr<TrainingSummary> summary = absl::UnknownError("");
@@ -142,8 +147,7 @@ int Main(int argc, char** argv) {
   app.add_option("--grace", flags.grace_seconds, "seconds for an orderly end after SIGTERM")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  app.add_flag("--insecure", flags.trainer.clients.allow_plain_text,
-               "plain text beyond this machine");
+  AddSecurityFlags(&app, &flags.security);
   AddMonitoringFlags(&flags.monitoring, &app);
   try {
     app.parse(argc, argv);

@@ -74,7 +74,8 @@ class TestServer {
 
 std::shared_ptr<ParamServerClient> Connect(const std::string& address,
                                            GrpcParamClient::Options options = {}) {
-  return std::make_shared<GrpcParamClient>(address, *MakeChannel(address, {}), options);
+  return std::make_shared<GrpcParamClient>(address, *MakeChannel(address, Role::kParamServer, {}),
+                                           options);
 }
 
 // Twelve relations and an unpartitioned type.

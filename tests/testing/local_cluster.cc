@@ -49,6 +49,7 @@ LocalCluster::LocalCluster(const Options& options) : options_(options) {
   processes_ = *std::move(started);
   GrpcOperatorClient::Options lock;
   lock.address = processes_->lock_server();
+  lock.security = options.security;
   lock.retry.patience = absl::Milliseconds(200);  // it may have been killed: look after it again
   auto client = GrpcOperatorClient::Create(std::move(lock));
   EXPECT_TRUE(client.ok()) << client.status();

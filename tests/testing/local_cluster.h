@@ -28,6 +28,7 @@ class LocalCluster {
     std::function<void(const std::string& event)> on_event = nullptr;
     bool restart_failed_servers = false;
     std::function<void(const std::string&, std::vector<std::string>*)> on_launch = nullptr;
+    SecurityOptions security = {};  // of the test's own calls
   };
 
   // The path of a program of the build.

@@ -37,8 +37,9 @@ grpc::ChannelArguments MakeChannelArguments(int index) {
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kMaxFrameBytes);
   // A server that is back after a second should not be waited for two minutes.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 50);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
+  // How long an attempt may take, in spite of its name: a TLS handshake between busy machines.
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 3000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
@@ -47,19 +48,22 @@ grpc::ChannelArguments MakeChannelArguments(int index) {
   return arguments;
 }
 
-absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const std::string& address,
+absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const std::string& address, Role peer,
                                                            const SecurityOptions& security,
                                                            int index) {
   WEFT_RETURN_IF_ERROR(CheckAddress(address));
-  WEFT_ASSIGN_OR_RETURN(const auto credentials, MakeChannelCredentials(address, security));
-  return grpc::CreateCustomChannel(address, credentials, MakeChannelArguments(index));
+  WEFT_ASSIGN_OR_RETURN(const auto credentials, MakeChannelCredentials(address, peer, security));
+  grpc::ChannelArguments arguments = MakeChannelArguments(index);
+  // The name that is asked for is the role's; servers would complain in their logs about others.
+  if (security.tls != nullptr) arguments.SetSslTargetNameOverride(RoleDnsName(peer));
+  return grpc::CreateCustomChannel(address, credentials, arguments);
 }
 
 absl::StatusOr<ChannelPool::PeerChannels*> ChannelPool::Find(const std::string& address) {
   PeerChannels& peer = peers_[address];
   for (int index = static_cast<int>(peer.channels.size()); index < options_.connections; ++index) {
     absl::StatusOr<std::shared_ptr<grpc::Channel>> channel =
-        MakeChannel(address, options_.security, index);
+        MakeChannel(address, options_.peer, options_.security, index);
     if (!channel.ok()) {
       peers_.erase(address);
       return channel.status();

@@ -27,6 +27,7 @@ class ChannelPool {
   struct Options {
     int connections = 1;  // to each peer
     SecurityOptions security;
+    Role peer = Role::kPartitionServer;  // all of them
   };
 
   explicit ChannelPool(const Options& options) : options_(options) {}
@@ -60,8 +61,8 @@ class ChannelPool {
 // their own.
 grpc::ChannelArguments MakeChannelArguments(int index);
 
-// One channel outside any pool.
-absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const std::string& address,
+// One channel outside any pool, to a server of the role `peer`.
+absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const std::string& address, Role peer,
                                                            const SecurityOptions& security,
                                                            int index = 0);
 

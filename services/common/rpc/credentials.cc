@@ -10,8 +10,9 @@ namespace {
 absl::Status CheckPlainText(absl::string_view address, const SecurityOptions& options) {
   if (options.allow_plain_text || IsLoopback(address)) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
-      address, " is beyond this machine, and plain text is for this machine only; --insecure ",
-      "allows it in a network that you trust"));
+      address,
+      " is beyond this machine, and plain text is for this machine only; give --tls-cert, ",
+      "--tls-key and --tls-ca, or --insecure in a network that you trust"));
 }
 
 }  // namespace
@@ -28,13 +29,15 @@ bool IsLoopback(absl::string_view address) {
 }
 
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials(
-    absl::string_view address, const SecurityOptions& options) {
+    absl::string_view address, Role peer, const SecurityOptions& options) {
+  if (options.tls != nullptr) return options.tls->ToServersOf(peer);
   WEFT_RETURN_IF_ERROR(CheckPlainText(address, options));
   return grpc::InsecureChannelCredentials();
 }
 
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(
     absl::string_view address, const SecurityOptions& options) {
+  if (options.tls != nullptr) return options.tls->MakeServerCredentials();
   WEFT_RETURN_IF_ERROR(CheckPlainText(address, options));
   return grpc::InsecureServerCredentials();
 }

@@ -142,7 +142,7 @@ absl::StatusOr<StoreSyncClient::Answer> AnswerFromProto(const v1::StoreSyncRespo
 absl::StatusOr<std::unique_ptr<GrpcStoreSyncClient>> GrpcStoreSyncClient::Connect(
     const std::string& address, const SecurityOptions& security) {
   WEFT_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel,
-                        MakeChannel(address, security));
+                        MakeChannel(address, Role::kLockServer, security));
   return std::unique_ptr<GrpcStoreSyncClient>(
       new GrpcStoreSyncClient(v1::LockService::NewStub(channel)));
 }

@@ -27,7 +27,7 @@ void AddStoreProcessFlags(const std::string& stores, StoreProcessFlags* flags, C
                   "host:port at which others reach it; default: where it listens");
   app->add_option("--address-file", flags->address_file,
                   "written with host:port when it can be called");
-  app->add_flag("--insecure", flags->insecure, "plain text beyond this machine");
+  AddSecurityFlags(app, &flags->security);
   AddMonitoringFlags(&flags->monitoring, app);
 }
 

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "services/common/polled_store.h"
 #include "services/common/rpc/monitoring.h"
+#include "services/common/rpc/security_flags.h"
 #include "services/common/shutdown_signals.h"
 #include "services/common/store_sync_client.h"
 
@@ -21,7 +22,7 @@ struct StoreProcessFlags {
   std::string listen = "127.0.0.1:0";
   std::string advertise;
   std::string address_file;
-  bool insecure = false;
+  SecurityFlags security;
   MonitoringFlags monitoring;
 };
 

@@ -2,7 +2,10 @@
 
 #include <memory>
 #include <optional>
+#include <utility>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "services/common/rpc/grpc_status.h"
 
 namespace weft {
@@ -28,6 +31,35 @@ void CallGroup::Cancel() {
   for (grpc::ClientContext* context : calls_) context->TryCancel();
 }
 
+namespace {
+
+// What gRPC says of connections that do not come about, and what it means.
+constexpr std::pair<absl::string_view, absl::string_view> kRefusals[] = {
+    {"certificate verify failed",
+     "the server's certificate is not of a CA in --tls-ca, or has expired"},
+    {"wrong version number", "the server does not speak TLS"},
+    {"alert", "the server does not accept this certificate: is it of its CA, and still valid?"},
+    // In plain text to a server with TLS; or it refused the certificate after TLS 1.3 was done for
+    // this side.
+    {"Socket closed",
+     "the server ended the connection at once: it may want TLS, with a certificate of its CA that "
+     "is still valid (--tls-cert, --tls-key, --tls-ca)"},
+};
+
+absl::Status Explain(const absl::Status& status) {
+  if (!absl::IsUnavailable(status) ||
+      !absl::StrContains(status.message(), "failed to connect to all addresses")) {
+    return status;
+  }
+  for (const auto& [said, meant] : kRefusals) {
+    if (!absl::StrContains(status.message(), said)) continue;
+    return absl::UnavailableError(absl::StrCat(meant, " (", status.message(), ")"));
+  }
+  return status;
+}
+
+}  // namespace
+
 absl::Status StatusOfCall(const grpc::Status& status, const CallGroup* group) {
   const bool by_us = group != nullptr && group->cancelled();
   if (status.error_code() == grpc::StatusCode::CANCELLED && !by_us) {
@@ -36,7 +68,7 @@ absl::Status StatusOfCall(const grpc::Status& status, const CallGroup* group) {
   if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED && status.error_message().empty()) {
     return absl::UnimplementedError("another program, or another version of it, listens there");
   }
-  return FromGrpcStatus(status);
+  return Explain(FromGrpcStatus(status));
 }
 
 namespace {

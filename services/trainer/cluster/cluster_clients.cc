@@ -26,16 +26,16 @@ class ClusterClientsImpl : public ClusterClients {
  public:
   explicit ClusterClientsImpl(const Options& options)
       : options_(options),
-        security_{options.allow_plain_text},
-        partition_channels_({.connections = options.streams, .security = security_}),
-        param_channels_({.connections = 1, .security = security_}) {}
+        partition_channels_({.connections = options.streams, .security = options.security}),
+        param_channels_(
+            {.connections = 1, .security = options.security, .peer = Role::kParamServer}) {}
 
   absl::Status Connect() {
     GrpcLockClient::Options lock;
     lock.address = options_.lock_server;
     lock.name = options_.name;
     lock.retry = options_.retry;
-    lock.security = security_;
+    lock.security = options_.security;
     WEFT_ASSIGN_OR_RETURN(lock_, GrpcLockClient::Create(std::move(lock), &places_));
     WEFT_ASSIGN_OR_RETURN(session_, lock_->EnsureSession());
     return absl::OkStatus();
@@ -123,7 +123,6 @@ class ClusterClientsImpl : public ClusterClients {
   }
 
   const Options options_;
-  const SecurityOptions security_;
   PlaceDirectory places_;
   ChannelPool partition_channels_;
   ChannelPool param_channels_;

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "services/common/metrics.h"
 #include "services/common/retry.h"
+#include "services/common/rpc/credentials.h"
 #include "services/common/run_config.h"
 #include "services/lock_server/grpc_lock_client.h"
 #include "services/param_server/param_client.h"
@@ -26,8 +27,8 @@ class ClusterClients {
     std::string lock_server;  // host:port
     std::string name;         // of this trainer
     RetryOptions retry;
-    bool allow_plain_text = false;  // beyond this machine
-    int streams = 4;                // of partitions, at once
+    SecurityOptions security;
+    int streams = 4;  // of partitions, at once
   };
 
   // Begins a session; waits for the lock server as long as the retry options say.

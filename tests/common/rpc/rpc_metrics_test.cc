@@ -22,7 +22,7 @@ TEST(RpcMetricsTest, AServerCountsEveryOutcomeByMethodAndCode) {
   ServerRunner::Options options;
   options.metrics = &metrics;
   const auto runner = *ServerRunner::Start(options, {&service});
-  const auto stub = EchoService::NewStub(*MakeChannel(runner->address(), {}));
+  const auto stub = EchoService::NewStub(*MakeChannel(runner->address(), Role::kLockServer, {}));
   const auto call = [&](absl::StatusCode code) {
     EchoRequest request;
     request.set_code(static_cast<int>(code));

@@ -26,7 +26,7 @@ using ::weft::testing::StatusIs;
 // The standard's HealthCheckResponse is one enum field: tag 8, then 1 for SERVING, 2 for not; its
 // request is the name of a service: tag 10, the length.
 std::string HealthBytes(const std::string& address, const std::string& service = "") {
-  grpc::GenericStub stub(*MakeChannel(address, {}));
+  grpc::GenericStub stub(*MakeChannel(address, Role::kLockServer, {}));
   const std::string name =
       service.empty() ? "" : absl::StrCat("\x0a", std::string(1, char(service.size())), service);
   grpc::Slice bytes(name);
@@ -84,7 +84,8 @@ TEST(ServerRunnerTest, PlainTextBeyondThisMachineNeedsToBeAskedFor) {
 
 TEST(ServerRunnerTest, DrainAnswersTheCallsThatWait) {
   EchoServer server;
-  const auto stub = EchoService::NewStub(*MakeChannel(server.runner->address(), {}));
+  const auto stub =
+      EchoService::NewStub(*MakeChannel(server.runner->address(), Role::kLockServer, {}));
   weft::testing::WaitForDrainRequest request;
   weft::testing::WaitForDrainResponse response;
   absl::Status status;

@@ -24,7 +24,7 @@ using ::weft::testing::IsOk;
 using ::weft::testing::StatusIs;
 
 std::unique_ptr<EchoService::Stub> StubOf(const std::string& address) {
-  const auto channel = MakeChannel(address, {});
+  const auto channel = MakeChannel(address, Role::kLockServer, {});
   EXPECT_TRUE(channel.ok()) << channel.status();
   return EchoService::NewStub(*channel);
 }
