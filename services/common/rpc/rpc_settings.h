@@ -9,6 +9,9 @@ inline constexpr int kStreamWindowBytes = 16 << 20;
 // HTTP/2's default of 16 KiB would cut a segment in 256 frames.
 inline constexpr int kMaxFrameBytes = 1 << 20;
 
+// Of one connection, at once. What a client asks for beyond it waits on its side.
+inline constexpr int kMaxStreamsPerConnection = 1024;
+
 // A peer that does not answer a ping is gone: a stopped process, a cut cable.
 inline constexpr int kKeepaliveMs = 15'000;
 inline constexpr int kKeepaliveTimeoutMs = 10'000;

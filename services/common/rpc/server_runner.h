@@ -33,6 +33,10 @@ class ServerRunner {
     absl::Duration grace = absl::Seconds(10);
     std::function<void()> on_drain;
     RpcMetrics* metrics = nullptr;  // counts the calls; null: nobody does
+    // A peer that has not finished its handshake by then, and one without a call for so long, is
+    // dropped. Ours connect anew when they want something.
+    absl::Duration handshake_timeout = absl::Seconds(10);
+    absl::Duration max_idle = absl::Minutes(10);
   };
 
   // `services` must outlive the runner.

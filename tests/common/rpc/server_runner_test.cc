@@ -12,6 +12,7 @@
 #include "services/common/rpc/channel_pool.h"
 #include "services/common/rpc/unary_call.h"
 #include "tests/common/rpc/echo_server.h"
+#include "tests/testing/raw_connections.h"
 #include "tests/testing/status_matchers.h"
 
 namespace weft {
@@ -80,6 +81,49 @@ TEST(ServerRunnerTest, PlainTextBeyondThisMachineNeedsToBeAskedFor) {
 
   options.security.allow_plain_text = true;
   EXPECT_THAT(MakeServerCredentials(options.listen, options.security), IsOk());
+}
+
+TEST(ServerRunnerTest, StrangersAreSentAwayAndOthersServed) {
+  weft::testing::EchoServiceImpl service;
+  ServerRunner::Options options;
+  options.handshake_timeout = absl::Milliseconds(200);
+  const auto runner = ServerRunner::Start(options, {&service});
+  ASSERT_THAT(runner, IsOk());
+  (*runner)->SetServing(true);
+  const std::string address = (*runner)->address();
+
+  weft::testing::RawConnections strangers;
+  for (int i = 0; i < 20; ++i) {
+    strangers.Open(address, "");
+    for (const std::string& bytes : weft::testing::BrokenStreams()) strangers.Open(address, bytes);
+  }
+
+  EXPECT_EQ(HealthBytes(address), "\x08\x01");
+  EXPECT_EQ(strangers.AwaitEnds(absl::Minutes(1)), 0u);
+  EXPECT_EQ(HealthBytes(address), "\x08\x01");
+}
+
+TEST(ServerRunnerTest, AConnectionWithoutACallIsClosedAndMadeAnew) {
+  weft::testing::EchoServiceImpl service;
+  ServerRunner::Options options;
+  options.max_idle = absl::Milliseconds(100);
+  const auto runner = ServerRunner::Start(options, {&service});
+  ASSERT_THAT(runner, IsOk());
+  const auto channel = *MakeChannel((*runner)->address(), Role::kLockServer, {});
+  const auto stub = EchoService::NewStub(channel);
+  const weft::testing::EchoRequest request;
+  weft::testing::EchoResponse response;
+  const auto echo = [&] {
+    return UnaryCall({}, [&](auto* context, auto* reactor) {
+      stub->async()->Echo(context, &request, &response, reactor);
+    });
+  };
+
+  ASSERT_THAT(echo(), IsOk());
+  EXPECT_TRUE(channel->WaitForStateChange(GRPC_CHANNEL_READY,
+                                          absl::ToChronoTime(absl::Now() + absl::Minutes(1))))
+      << "it is still connected";
+  EXPECT_THAT(echo(), IsOk());
 }
 
 TEST(ServerRunnerTest, DrainAnswersTheCallsThatWait) {
