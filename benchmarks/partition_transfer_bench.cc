@@ -2,10 +2,11 @@
 // same bytes over the loopback in the same run.
 //
 //   partition_transfer_bench [--mb 256] [--pairs 5] [--dimension 100] [--shard_mb 64] [--streams 4]
-//                            [--folder DIR]
+//                            [--folder DIR] [--tls_dir DIR]
 //
 // Prints, for each store: GB/s of storing and of reading, each against the TCP copies just before
-// and after it (median of the pairs); then the stores without a network.
+// and after it (median of the pairs); then the stores without a network. With the folder of
+// scripts/make_test_ca, each pair of the memory store does the same over mutual TLS as well.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/resource.h>
@@ -25,6 +26,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "services/common/check.h"
 #include "services/common/rpc/channel_pool.h"
 #include "services/common/rpc/server_runner.h"
@@ -47,6 +49,7 @@ struct Settings {
   int64_t shard_mb = 64;
   int streams = 4;
   std::string folder = "/tmp/weft_partition_transfer_bench";
+  std::string tls_dir;
 };
 
 double Seconds(const std::function<void()>& work) {
@@ -113,15 +116,20 @@ class TcpCopy {
 };
 
 struct Server {
-  Server(const std::string& folder, bool memory)
+  Server(const std::string& folder, bool memory, const SecurityOptions& security)
       : store(Make(folder, memory)),
         fetcher(&channels, &fence, {}),
         orders(&store, &fetcher),
         service(&store, &orders, &workers, &background),
-        runner(*ServerRunner::Start({}, {&service})) {
+        runner(*ServerRunner::Start(Over(security), {&service})) {
     WEFT_CHECK(store.Registered(kContext).ok());
   }
 
+  static ServerRunner::Options Over(const SecurityOptions& security) {
+    ServerRunner::Options options;
+    options.security = security;
+    return options;
+  }
   static PartitionStore Make(const std::string& folder, bool memory) {
     std::unique_ptr<BlobStore> blobs;
     if (memory) {
@@ -143,6 +151,51 @@ struct Server {
   std::unique_ptr<ServerRunner> runner;
 };
 
+// A server and a client of it, and what was measured between them.
+class Way {
+ public:
+  Way(const Settings& settings, const std::string& folder, bool memory,
+      const SecurityOptions& security)
+      : tls(security.tls != nullptr),
+        server(folder, memory, security),
+        info{ServerRole::kPartition, server.store.store_id(), server.store.incarnation(),
+             server.runner->address(), server.store.durable()},
+        channels({.connections = settings.streams, .security = security}),
+        blobs(&channels, &fence, {}),
+        client(
+            &blobs, [this](const Place&) { return std::optional(info); }, &cancel,
+            TransferOptions(settings)) {}
+
+  static PartitionTransfer::Options TransferOptions(const Settings& settings) {
+    PartitionTransfer::Options options;
+    options.shard_bytes = settings.shard_mb << 20;
+    options.streams = settings.streams;
+    return options;
+  }
+
+  void Print(const char* name, double gigabytes) const {
+    const auto calls = static_cast<double>(tcp_rate.size());
+    std::printf(
+        "%-8s %-4s store %5.2f GB/s (%3.0f %% of TCP)  read %5.2f GB/s (%3.0f %%)  TCP %5.2f GB/s  "
+        "CPU %.2f and %.2f s/GB\n",
+        name, tls ? "mTLS" : "", Median(store_rate), 100 * Median(store_ratio), Median(read_rate),
+        100 * Median(read_ratio), Median(tcp_rate), store_cpu / calls / gigabytes,
+        read_cpu / calls / gigabytes);
+  }
+
+  const bool tls;
+  Server server;
+  const ServerInfo info;
+  ChannelPool channels;
+  RunFence fence{kContext};
+  GrpcBlobClient blobs;
+  CancelFlag cancel;
+  const PartitionTransfer client;
+  std::vector<double> store_rate, store_ratio, read_rate, read_ratio, tcp_rate;
+  double store_cpu = 0;
+  double read_cpu = 0;
+};
+
 class Bench {
  public:
   explicit Bench(const Settings& settings)
@@ -155,54 +208,17 @@ class Bench {
     gigabytes_ = 4e-9 * static_cast<double>(table_.count() * (table_.dimension() + 1));
   }
 
-  void OverNetwork(const char* name, bool memory) {
+  void OverNetwork(const char* name, bool memory, const std::vector<SecurityOptions>& ways) {
     std::filesystem::remove_all(settings_.folder);
-    Server server(settings_.folder, memory);
-    const ServerInfo info = {ServerRole::kPartition, server.store.store_id(),
-                             server.store.incarnation(), server.runner->address(),
-                             server.store.durable()};
-    ChannelPool channels({.connections = settings_.streams, .security = {}});
-    RunFence fence(kContext);
-    GrpcBlobClient blobs(&channels, &fence, {});
-    CancelFlag cancel;
-    PartitionTransfer::Options options;
-    options.shard_bytes = settings_.shard_mb << 20;
-    options.streams = settings_.streams;
-    const PartitionTransfer client(
-        &blobs, [&](const Place&) { return std::optional(info); }, &cancel, options);
-    const auto targets = [&] { return StoreTargets{{info}, 1}; };
-    std::vector<double> store_rate, store_ratio, read_rate, read_ratio, tcp_rate;
-    double store_cpu = 0;
-    double read_cpu = 0;
-    for (int pair = 0; pair <= settings_.pairs; ++pair) {
-      const auto token = static_cast<Token>(pair + 1);
-      VersionInfo version;
-      const double tcp1 = Tcp();
-      const double cpu0 = CpuSeconds();
-      const double store = Seconds([&] {
-        version = *client.Store({{0, 0}, token}, table_, targets);
-      });
-      store_cpu += CpuSeconds() - cpu0;
-      const double tcp2 = Tcp();
-      const double cpu1 = CpuSeconds();
-      const double read = Seconds([&] { WEFT_CHECK(client.Read(version, &out_).ok()); });
-      read_cpu += CpuSeconds() - cpu1;
-      const double tcp3 = Tcp();
-      WEFT_CHECK(Checksum(out_) == Checksum(table_));
-      WEFT_CHECK(server.store.Sweep({token, {}}).ok());
-      if (pair == 0) continue;  // connections, first touches
-      store_rate.push_back(gigabytes_ / store);
-      read_rate.push_back(gigabytes_ / read);
-      store_ratio.push_back((tcp1 + tcp2) / 2 / store);
-      read_ratio.push_back((tcp2 + tcp3) / 2 / read);
-      tcp_rate.push_back(gigabytes_ / tcp2);
+    std::vector<std::unique_ptr<Way>> measured;
+    for (const SecurityOptions& security : ways) {
+      measured.push_back(std::make_unique<Way>(
+          settings_, absl::StrCat(settings_.folder, "/", measured.size()), memory, security));
     }
-    std::printf(
-        "%-8s store %5.2f GB/s (%3.0f %% of TCP)  read %5.2f GB/s (%3.0f %%)  TCP %5.2f GB/s  "
-        "CPU %.2f and %.2f s/GB\n",
-        name, Median(store_rate), 100 * Median(store_ratio), Median(read_rate),
-        100 * Median(read_ratio), Median(tcp_rate), store_cpu / (settings_.pairs + 1) / gigabytes_,
-        read_cpu / (settings_.pairs + 1) / gigabytes_);
+    for (int pair = 0; pair <= settings_.pairs; ++pair) {
+      for (const auto& way : measured) Measure(way.get(), static_cast<Token>(pair + 1), pair > 0);
+    }
+    for (const auto& way : measured) way->Print(name, gigabytes_);
   }
 
   void WithoutNetwork(const char* name, std::unique_ptr<BlobStorage> storage) {
@@ -227,6 +243,32 @@ class Bench {
   }
 
  private:
+  void Measure(Way* way, Token token, bool counts) {
+    VersionInfo version;
+    const auto targets = [&] { return StoreTargets{{way->info}, 1}; };
+    const double tcp1 = Tcp();
+    const double cpu0 = CpuSeconds();
+    const double store = Seconds([&] {
+      version = *way->client.Store({{0, 0}, token}, table_, targets);
+    });
+    const double cpu1 = CpuSeconds();
+    const double tcp2 = Tcp();
+    const double cpu2 = CpuSeconds();
+    const double read = Seconds([&] { WEFT_CHECK(way->client.Read(version, &out_).ok()); });
+    const double cpu3 = CpuSeconds();
+    const double tcp3 = Tcp();
+    WEFT_CHECK(Checksum(out_) == Checksum(table_));
+    WEFT_CHECK(way->server.store.Sweep({token, {}}).ok());
+    if (!counts) return;  // connections, first touches
+    way->store_rate.push_back(gigabytes_ / store);
+    way->read_rate.push_back(gigabytes_ / read);
+    way->store_ratio.push_back((tcp1 + tcp2) / 2 / store);
+    way->read_ratio.push_back((tcp2 + tcp3) / 2 / read);
+    way->tcp_rate.push_back(gigabytes_ / tcp2);
+    way->store_cpu += cpu1 - cpu0;
+    way->read_cpu += cpu3 - cpu2;
+  }
+
   double Tcp() {
     return Seconds([&] {
       tcp_.Copy(reinterpret_cast<const char*>(table_.embeddings.data()),
@@ -255,6 +297,7 @@ Settings Parse(int argc, char** argv) {
     if (flag == "--shard_mb") settings.shard_mb = std::atoll(argv[i + 1]);
     if (flag == "--streams") settings.streams = std::atoi(argv[i + 1]);
     if (flag == "--folder") settings.folder = argv[i + 1];
+    if (flag == "--tls_dir") settings.tls_dir = argv[i + 1];
   }
   return settings;
 }
@@ -266,8 +309,14 @@ int main(int argc, char** argv) {
   const weft::Settings settings = weft::Parse(argc, argv);
   weft::Bench bench(settings);
   bench.Checksums();
-  bench.OverNetwork("memory", true);
-  bench.OverNetwork("rocksdb", false);
+  std::vector<weft::SecurityOptions> ways(1);
+  if (!settings.tls_dir.empty()) {
+    const std::string& dir = settings.tls_dir;
+    ways.push_back({.tls = *weft::TlsIdentity::Load(
+                        {dir + "/cluster.crt", dir + "/cluster.key", dir + "/ca.crt"}, {})});
+  }
+  bench.OverNetwork("memory", true, ways);
+  bench.OverNetwork("rocksdb", false, {{}});
   bench.WithoutNetwork("memory", std::make_unique<weft::MemoryBlobStorage>(int64_t{8} << 30));
   std::filesystem::remove_all(settings.folder);
   bench.WithoutNetwork("rocksdb", *weft::RocksDbBlobStorage::Open(settings.folder));
