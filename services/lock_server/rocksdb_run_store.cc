@@ -1,16 +1,15 @@
 #include "services/lock_server/rocksdb_run_store.h"
 
 #include <rocksdb/db.h>
-#include <rocksdb/env.h>
 #include <rocksdb/options.h>
 #include <rocksdb/write_batch.h>
 
-#include <cstdarg>
 #include <cstdint>
 #include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "services/common/rocksdb_log.h"
 #include "services/common/rocksdb_metrics.h"
 #include "services/common/status_macros.h"
 #include "services/lock_server/run_codec.h"
@@ -40,14 +39,6 @@ absl::Status FromRocksDb(const rocksdb::Status& status) {
   return absl::InternalError(status.ToString());
 }
 
-// The library's own log would be a file of this folder, and a full disk's second line in it ends
-// the process by an assertion, before the caller hears of the write that failed.
-class NoLog : public rocksdb::Logger {
- public:
-  using rocksdb::Logger::Logv;
-  void Logv(const char*, va_list) override {}
-};
-
 }  // namespace
 
 struct RocksDbRunStore::Impl {
@@ -74,7 +65,7 @@ absl::StatusOr<std::unique_ptr<RocksDbRunStore>> RocksDbRunStore::Open(const std
   options.wal_recovery_mode = rocksdb::WALRecoveryMode::kTolerateCorruptedTailRecords;
   options.track_and_verify_wals_in_manifest = true;
   options.write_buffer_size = size_t{32} << 20;
-  options.info_log = std::make_shared<NoLog>();
+  options.info_log = NoRocksDbLog::Make();
   auto impl = std::make_unique<Impl>();
   impl->path = path;
   rocksdb::DB* db = nullptr;

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "services/common/check.h"
 #include "services/common/mutex.h"
+#include "services/common/rocksdb_log.h"
 #include "services/common/rocksdb_metrics.h"
 
 namespace weft {
@@ -68,7 +69,7 @@ absl::StatusOr<std::unique_ptr<RocksDbPushLog>> RocksDbPushLog::Open(const std::
   options.compression = rocksdb::kNoCompression;  // floats do not shrink
   options.wal_recovery_mode = rocksdb::WALRecoveryMode::kTolerateCorruptedTailRecords;
   options.track_and_verify_wals_in_manifest = true;
-  options.keep_log_file_num = 4;
+  options.info_log = NoRocksDbLog::Make();
   rocksdb::DB* db = nullptr;
   const rocksdb::Status opened = rocksdb::DB::Open(options, folder, &db);
   if (opened.IsIOError() && opened.ToString().find("lock") != std::string::npos) {

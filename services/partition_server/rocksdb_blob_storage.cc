@@ -15,6 +15,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "services/common/file_util.h"
+#include "services/common/rocksdb_log.h"
 #include "services/common/rocksdb_metrics.h"
 #include "services/common/status_macros.h"
 
@@ -135,8 +136,7 @@ rocksdb::Options MakeOptions() {
   options.max_background_jobs = 1;
   options.bytes_per_sync = uint64_t{8} << 20;  // so that syncing does not begin at the end
   options.wal_recovery_mode = rocksdb::WALRecoveryMode::kTolerateCorruptedTailRecords;
-  options.info_log_level = rocksdb::InfoLogLevel::WARN_LEVEL;
-  options.keep_log_file_num = 2;
+  options.info_log = NoRocksDbLog::Make();
   return options;
 }
 
