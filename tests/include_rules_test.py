@@ -42,7 +42,7 @@ RULES = [
     ("OpenSSL stops at services/common/rpc/tls_files.cc",
      ["*"], ["openssl/"], ["services/common/rpc/tls_files.cc"]),
     ("RocksDB stops at the stores that adapt it",
-     PRODUCTION, ["rocksdb/"], ["services/*/rocksdb_*.cc"]),
+     PRODUCTION, ["rocksdb/"], ["services/*/rocksdb_*.cc", "services/common/rocksdb_log.h"]),
     ("Prometheus stops at services/common/metrics_prometheus.cc, HTTP at metrics_server.cc",
      PRODUCTION, ["prometheus/", "civetweb.h"],
      ["services/common/metrics_prometheus.cc", "services/common/metrics_server.cc"]),

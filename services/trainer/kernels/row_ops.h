@@ -3,9 +3,9 @@
 //
 // HOGWILD (Recht, Re, Wright, Niu 2011): workers read and write without locks. A row may be read
 // half updated and an update may be lost; both are rare, since a batch touches few of the rows, and
-// the method converges regardless. These races are the algorithm: the two files are compiled without
-// ThreadSanitizer's checks, and everything else is held to have none.
-// Rows that are written are marked, if the table asks for it (changed_rows.h).
+// the method converges regardless. These races are the algorithm: the two files are compiled
+// without ThreadSanitizer's checks, and everything else is held to have none. Rows that are written
+// are marked, if the table asks for it (changed_rows.h).
 #pragma once
 
 #include <cstdint>
