@@ -48,7 +48,9 @@ TEST_F(TrainingLoopTest, ManyPartitionsTrainEveryEdgeInEveryPassWhateverThePipel
         for (const int resident : {2, 3, 100}) {
           SCOPED_TRACE(absl::StrCat("background ", background, " group ", group, " hint ", hint,
                                     " resident ", resident));
-          pipeline_options_ = {hint, background, resident};
+          pipeline_options_.prefetch = hint;
+          pipeline_options_.background_store = background;
+          pipeline_options_.resident_partitions = resident;
           lock_options_.group = group;
           lock_options_.hint = hint;
           MakeLock();
