@@ -42,7 +42,7 @@ class BucketPipeline {
     int resident_partitions = 2;   // copies to keep, beside what is read ahead or being stored
     PhaseClock* phases = nullptr;  // counts the time of storing; may be null
     // For how long what the stores do not have (any more), or too few of them, is stored again.
-    RetryOptions store_again;
+    RetryOptions store_again = {};
   };
 
   // All must outlive this object. `pool` is used by Load, for filling and copying tables.
