@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "services/common/file_util.h"
 #include "services/common/status_macros.h"
+#include "services/common/transfer_metrics.h"
 
 namespace weft::cli {
 namespace {
@@ -22,21 +23,6 @@ constexpr auto kRestartPause = std::chrono::seconds(1);
 constexpr absl::Duration kTrainerGrace = absl::Seconds(30);
 constexpr absl::Duration kServerGrace = absl::Seconds(15);
 constexpr int kLogLines = 5;
-
-// As a label of targets. Not "role": metrics have that.
-const char* RoleLabel(ServerRole role) {
-  switch (role) {
-    case ServerRole::kLock:
-      return "lock";
-    case ServerRole::kPartition:
-      return "partition";
-    case ServerRole::kParam:
-      return "param";
-    case ServerRole::kTrainer:
-      return "trainer";
-  }
-  return "other";
-}
 
 std::string AddressIn(const std::string& path) {
   const absl::StatusOr<std::string> text = ReadFile(path);
@@ -79,8 +65,10 @@ absl::Status ClusterProcesses::WriteMetricsTargets() {
   for (const Member& member : members_) {
     const std::string address = member.ended ? "" : MetricsAddress(member.name);
     if (address.empty()) continue;
+    // Not "role": metrics have that.
+    const std::string service(PeerRoleName(PeerRoleOf(member.role)));
     groups.push_back({{"targets", nlohmann::ordered_json::array({address})},
-                      {"labels", {{"service", RoleLabel(member.role)}, {"process", member.name}}}});
+                      {"labels", {{"service", service}, {"process", member.name}}}});
   }
   std::string targets = groups.dump(2) + "\n";
   if (targets == metrics_targets_) return absl::OkStatus();

@@ -13,15 +13,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::optional<double> Metric(const Stats& stats, const std::string& name) {
-  const auto found = stats.metrics.find(name);
-  if (found == stats.metrics.end()) return std::nullopt;
-  return found->second;
-}
-
 // ", loss 0.211"
 std::string Loss(const Stats& train) {
-  const std::optional<double> loss = Metric(train, "loss");
+  const std::optional<double> loss = train.Find("loss");
   return loss.has_value() ? absl::StrFormat(", loss %.4g", *loss) : "";
 }
 
@@ -29,8 +23,8 @@ std::string Loss(const Stats& train) {
 std::string HeldOut(const std::optional<Stats>& before, const std::optional<Stats>& after) {
   if (!before.has_value() || !after.has_value()) return "";
   for (const char* name : {"mrr", "loss"}) {
-    const auto was = Metric(*before, name);
-    const auto is = Metric(*after, name);
+    const auto was = before->Find(name);
+    const auto is = after->Find(name);
     if (was.has_value() && is.has_value()) {
       return absl::StrFormat("; held-out %s %.4g -> %.4g", name, *was, *is);
     }

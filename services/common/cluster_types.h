@@ -1,6 +1,7 @@
 // The names of the cluster: which life of which run, which server, where something lies.
 #pragma once
 
+#include <algorithm>
 #include <compare>
 #include <cstdint>
 #include <optional>
@@ -62,6 +63,13 @@ struct Place {
 
   auto operator<=>(const Place&) const = default;
 };
+
+// A store on a new disk is found at the address of the one before, too: it is one replica.
+inline void AddReplica(const Place& place, std::vector<Place>* places) {
+  const bool known = std::ranges::any_of(
+      *places, [&](const Place& other) { return other.store_id == place.store_id; });
+  if (!known) places->push_back(place);
+}
 
 // One shard of a version: consecutive rows of the partition with their optimizer state.
 struct ShardInfo {

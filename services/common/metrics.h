@@ -12,8 +12,10 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <list>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -33,6 +35,11 @@ class Counter {
  private:
   std::atomic<double> value_{0};
 };
+
+// A gauge of what is not known is NaN.
+inline double OrNan(const std::optional<double>& value) {
+  return value.value_or(std::numeric_limits<double>::quiet_NaN());
+}
 
 // A counter for each of a small closed set of reasons, or the like. `Enum` ends with kCount.
 template <typename Enum>

@@ -13,6 +13,24 @@ namespace weft {
 struct Stats {
   int64_t count = 0;
   std::map<std::string, double> metrics;  // averages over `count`
+
+  std::optional<double> Find(const std::string& metric) const;
+};
+
+// Averages of Stats, weighted by their counts. Metrics that only some of them have are averaged
+// over those.
+class StatsAverage {
+ public:
+  void Add(const Stats& stats);
+  Stats Average() const;
+
+ private:
+  struct Sum {
+    double weighted = 0;
+    int64_t count = 0;
+  };
+  int64_t count_ = 0;
+  std::map<std::string, Sum> sums_;
 };
 
 struct BucketStats {

@@ -10,6 +10,20 @@ static_assert(std::size(kRoles) == static_cast<size_t>(PeerRole::kCount));
 
 }  // namespace
 
+PeerRole PeerRoleOf(ServerRole role) {
+  switch (role) {
+    case ServerRole::kLock:
+      return PeerRole::kLock;
+    case ServerRole::kPartition:
+      return PeerRole::kPartition;
+    case ServerRole::kParam:
+      return PeerRole::kParam;
+    case ServerRole::kTrainer:
+      return PeerRole::kTrainer;
+  }
+  return PeerRole::kOther;
+}
+
 absl::string_view PeerRoleName(PeerRole role) { return kRoles[static_cast<size_t>(role)]; }
 
 PeerRole PeerRoleFromName(absl::string_view name) {

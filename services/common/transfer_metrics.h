@@ -9,6 +9,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "services/common/cluster_types.h"
 #include "services/common/metrics.h"
 #include "services/common/mutex.h"
 
@@ -17,6 +18,7 @@ namespace weft {
 // Who is at the other end, as it says itself. Good for counting, not for trusting.
 enum class PeerRole { kLock, kPartition, kParam, kTrainer, kOther, kCount };
 
+PeerRole PeerRoleOf(ServerRole role);
 // As labels and calls have it: lock, partition, param, trainer, other.
 absl::string_view PeerRoleName(PeerRole role);
 // kOther for what is none of these.

@@ -16,23 +16,11 @@ double Seconds(SteadyTime::duration duration) {
 
 }  // namespace
 
-void PassTotals::Mean::Add(const Stats& stats, const char* metric) {
-  const auto found = stats.metrics.find(metric);
-  if (found == stats.metrics.end()) return;
-  sum += found->second * static_cast<double>(stats.count);
-  count += stats.count;
-}
-
-std::optional<double> PassTotals::Mean::Average() const {
-  if (count == 0) return std::nullopt;
-  return sum / static_cast<double>(count);
-}
-
 void PassTotals::Add(const BucketStats& bucket) {
   edges_ += bucket.trained_edges + bucket.held_out_edges;
-  loss_.Add(bucket.train, "loss");
-  if (bucket.eval_before.has_value()) mrr_before_.Add(*bucket.eval_before, "mrr");
-  if (bucket.eval_after.has_value()) mrr_after_.Add(*bucket.eval_after, "mrr");
+  train_.Add(bucket.train);
+  if (bucket.eval_before.has_value()) eval_before_.Add(*bucket.eval_before);
+  if (bucket.eval_after.has_value()) eval_after_.Add(*bucket.eval_after);
 }
 
 void CommitRate::Begin(SteadyTime now) {

@@ -53,21 +53,15 @@ class PassTotals {
 
   int64_t edges() const { return edges_; }
   // None before there is a bucket that has it.
-  std::optional<double> loss() const { return loss_.Average(); }
-  std::optional<double> mrr_before() const { return mrr_before_.Average(); }
-  std::optional<double> mrr_after() const { return mrr_after_.Average(); }
+  std::optional<double> loss() const { return train_.Average().Find("loss"); }
+  std::optional<double> mrr_before() const { return eval_before_.Average().Find("mrr"); }
+  std::optional<double> mrr_after() const { return eval_after_.Average().Find("mrr"); }
 
  private:
-  struct Mean {
-    void Add(const Stats& stats, const char* metric);
-    std::optional<double> Average() const;
-    double sum = 0;
-    int64_t count = 0;
-  };
   int64_t edges_ = 0;
-  Mean loss_;
-  Mean mrr_before_;
-  Mean mrr_after_;
+  StatsAverage train_;
+  StatsAverage eval_before_;
+  StatsAverage eval_after_;
 };
 
 // How fast edges are committed, over the last minutes, or the last buckets when those took longer.

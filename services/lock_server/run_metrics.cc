@@ -1,7 +1,6 @@
 #include "services/lock_server/run_metrics.h"
 
 #include <iterator>
-#include <limits>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -21,10 +20,6 @@ static_assert(std::size(kPhases) == static_cast<size_t>(RunPhase::kDone));
 static_assert(std::size(kRefusals) == static_cast<size_t>(CallRefusal::kCount));
 static_assert(std::size(kSessionEnds) == static_cast<size_t>(SessionEnd::kCount));
 static_assert(std::size(kGrantEnds) == static_cast<size_t>(GrantEnd::kCount));
-
-double OrNan(const std::optional<double>& value) {
-  return value.value_or(std::numeric_limits<double>::quiet_NaN());
-}
 
 // Adds one sample without labels.
 class Gauges {

@@ -59,12 +59,8 @@ absl::StatusOr<VersionInfo> PartitionSnapshotBlobs::Store(const StoreSnapshot& o
         address.ok() ? transfer_->Put(*address, {order.version, 0}, info, checksums,
                                       [&](int64_t i) { return BytePieces{Segment(bytes, i)}; })
                      : absl::StatusOr<Place>(address.status());
-    std::vector<Place>& places = stored.shards[0].places;
     if (place.ok()) {
-      // A store on a new disk is found at the address of the one before, too: it is one replica.
-      const bool known = std::ranges::any_of(
-          places, [&](const Place& other) { return other.store_id == place->store_id; });
-      if (!known) places.push_back(*place);
+      AddReplica(*place, &stored.shards[0].places);
     } else {
       status = place.status();
     }

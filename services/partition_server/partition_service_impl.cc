@@ -43,12 +43,10 @@ grpc::Status PartitionServiceImpl::Answer(const absl::Status& status) {
 }
 
 void PartitionServiceImpl::Received(PeerRole peer, int64_t bytes) {
-  stats_.bytes_received += bytes;
   if (transfers_ != nullptr) transfers_->AddReceived(peer, bytes);
 }
 
 void PartitionServiceImpl::Sent(PeerRole peer, int64_t bytes) {
-  stats_.bytes_sent += bytes;
   if (transfers_ != nullptr) transfers_->AddSent(peer, bytes);
 }
 

@@ -25,9 +25,7 @@ namespace weft {
 // Counted since the start of the process.
 struct PartitionServiceStats {
   std::atomic<int64_t> blobs_stored = 0;
-  std::atomic<int64_t> bytes_received = 0;
   std::atomic<int64_t> blobs_sent = 0;
-  std::atomic<int64_t> bytes_sent = 0;
   // Refused, by what was wrong.
   std::atomic<int64_t> malformed = 0;        // segments out of order, lengths that cannot be, ...
   std::atomic<int64_t> wrong_checksums = 0;  // of what was received

@@ -205,10 +205,7 @@ absl::Status PartitionTransfer::StoreOnce(const ShardName& name,
     const ServerInfo& server = targets.servers[(shard->shard + i) % stores];
     const absl::StatusOr<Place> place = blobs_->Put(server.address, name, info, checksums, source);
     if (place.ok()) {
-      // A store on a new disk is found at the address of the one before, too: it is one replica.
-      const bool known = std::ranges::any_of(
-          shard->places, [&](const Place& other) { return other.store_id == place->store_id; });
-      if (!known) shard->places.push_back(*place);
+      AddReplica(*place, &shard->places);
       continue;
     }
     // What no other store can mend.

@@ -2,24 +2,6 @@
 
 namespace weft {
 
-void StatsAverage::Add(const Stats& stats) {
-  count_ += stats.count;
-  for (const auto& [name, value] : stats.metrics) {
-    Sum& sum = sums_[name];
-    sum.weighted += value * static_cast<double>(stats.count);
-    sum.count += stats.count;
-  }
-}
-
-Stats StatsAverage::Average() const {
-  Stats average;
-  average.count = count_;
-  for (const auto& [name, sum] : sums_) {
-    if (sum.count > 0) average.metrics[name] = sum.weighted / static_cast<double>(sum.count);
-  }
-  return average;
-}
-
 void TrainingStats::Add(const PassPosition& position, const BucketStats& bucket) {
   Epoch& epoch = epochs_[position.epoch];
   epoch.totals.epoch = position.epoch;

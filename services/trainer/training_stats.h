@@ -12,22 +12,6 @@
 
 namespace weft {
 
-// Averages of Stats, weighted by their counts. Metrics that only some of them have are averaged
-// over those.
-class StatsAverage {
- public:
-  void Add(const Stats& stats);
-  Stats Average() const;
-
- private:
-  struct Sum {
-    double weighted = 0;
-    int64_t count = 0;
-  };
-  int64_t count_ = 0;
-  std::map<std::string, Sum> sums_;
-};
-
 struct EpochSummary {
   int epoch = 0;
   int64_t buckets = 0;

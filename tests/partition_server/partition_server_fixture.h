@@ -10,6 +10,7 @@
 #include "services/common/rpc/channel_pool.h"
 #include "services/common/rpc/server_runner.h"
 #include "services/common/run_fence.h"
+#include "services/common/transfer_metrics.h"
 #include "services/partition_server/grpc_blob_client.h"
 #include "services/partition_server/memory_blob_storage.h"
 #include "services/partition_server/partition_service_impl.h"
@@ -32,7 +33,7 @@ class TestPartitionServer {
         store(MakeStore(folder, keep, faults)),
         fetcher(&channels, &fence, {}),
         orders(&store, &fetcher),
-        service(&store, &orders, &workers, &background) {
+        service(&store, &orders, &workers, &background, &transfers) {
     if (registered) WEFT_CHECK(store.Registered(kContext).ok());
     auto started = ServerRunner::Start({}, {&service});
     WEFT_CHECK(started.ok());
@@ -51,6 +52,7 @@ class TestPartitionServer {
   WorkPool workers{4};
   WorkPool background{1};
   ChannelPool channels{{}};
+  TransferMetrics transfers;
   RunFence fence{kContext};
   GrpcBlobClient fetcher;
   StoreOrders orders;

@@ -119,82 +119,47 @@ TEST(BlockGemmTest, FewColumnsBeyondWholeVectorsAreDotProducts) {
 }
 
 TEST(BlockGemmTest, AddsToScatteredRowsAndOverwritesFreshOnes) {
-  ForEveryTarget([] {
-    constexpr int64_t kM = 9;
-    constexpr int64_t kN = 40;
-    constexpr int64_t kK = 150;  // two runs
-    const OwnedRows a(kM, kK, 1);
-    const OwnedRows b(kK, kN, 2);
-    const OwnedRows c(20, kN, 3);
-    const OwnedRows before(20, kN, 3);
-    std::vector<float*> rows;
-    std::vector<uint8_t> fresh;
-    for (int64_t i = 0; i < kM; ++i) {
-      rows.push_back(c.row(19 - 2 * i));
-      fresh.push_back(i % 3 == 0);
-    }
-    bool finite = true;
-    MultiplyBlocks({.m = kM,
-                    .n = kN,
-                    .k = kK,
-                    .a = a.row(0),
-                    .a_row = a.block().stride,
-                    .a_col = 1,
-                    .b = b.row(0),
-                    .b_stride = b.block().stride,
-                    .scattered = {rows.data(), fresh.data(), &finite}});
-
-    EXPECT_TRUE(finite);
-    for (int64_t i = 0; i < kM; ++i) {
-      for (int64_t j = 0; j < kN; ++j) {
-        const double there = fresh[i] != 0 ? 0 : before.at(19 - 2 * i, j);
-        ASSERT_NEAR(c.at(19 - 2 * i, j), Plain(a, false, b, i, j, kK) + there, 3e-5);
+  // Two runs of k; more rows than are computed together, the next ones asked for meanwhile.
+  for (const auto& [m, n, k] : {Size{9, 40, 150}, Size{211, 52, 50}}) {
+    SCOPED_TRACE(absl::StrCat(m, " x ", n, " x ", k));
+    ForEveryTarget([&, m = m, n = n, k = k] {
+      const OwnedRows a(m, k, 1);
+      const OwnedRows b(k, n, 2);
+      const OwnedRows c(2 * m, n, 3);
+      const OwnedRows before(2 * m, n, 3);
+      const auto place = [m](int64_t i) { return 2 * (m - i) - 1; };
+      std::vector<float*> rows;
+      std::vector<uint8_t> fresh;
+      for (int64_t i = 0; i < m; ++i) {
+        rows.push_back(c.row(place(i)));
+        fresh.push_back(i % 3 == 0);
       }
-    }
-    for (int64_t j = 0; j < kN; ++j) EXPECT_EQ(c.at(0, j), before.at(0, j));
-  });
-}
+      std::vector<const float*> wanted(rows.begin(), rows.end());
+      PrefetchQueue queue{.rows = wanted.data(), .row_floats = n};
+      queue.Begin(0, m, 2.0 * m * n * k);
+      bool finite = true;
+      MultiplyBlocks({.m = m,
+                      .n = n,
+                      .k = k,
+                      .a = a.row(0),
+                      .a_row = a.block().stride,
+                      .a_col = 1,
+                      .b = b.row(0),
+                      .b_stride = b.block().stride,
+                      .scattered = {rows.data(), fresh.data(), &finite},
+                      .prefetch = &queue});
 
-// More rows than are computed together, the next ones asked for meanwhile.
-TEST(BlockGemmTest, AddsToManyScatteredRows) {
-  ForEveryTarget([] {
-    constexpr int64_t kM = 211;
-    constexpr int64_t kN = 52;
-    constexpr int64_t kK = 50;
-    const OwnedRows a(kM, kK, 1);
-    const OwnedRows b(kK, kN, 2);
-    const OwnedRows c(kM, kN, 3);
-    const OwnedRows before(kM, kN, 3);
-    std::vector<float*> rows;
-    std::vector<uint8_t> fresh;
-    for (int64_t i = 0; i < kM; ++i) {
-      rows.push_back(c.row(kM - 1 - i));
-      fresh.push_back(i % 3 == 0);
-    }
-    std::vector<const float*> wanted(rows.begin(), rows.end());
-    PrefetchQueue queue{.rows = wanted.data(), .row_floats = kN};
-    queue.Begin(0, kM, 2.0 * kM * kN * kK);
-    bool finite = true;
-    MultiplyBlocks({.m = kM,
-                    .n = kN,
-                    .k = kK,
-                    .a = a.row(0),
-                    .a_row = a.block().stride,
-                    .a_col = 1,
-                    .b = b.row(0),
-                    .b_stride = b.block().stride,
-                    .scattered = {rows.data(), fresh.data(), &finite},
-                    .prefetch = &queue});
-
-    EXPECT_TRUE(finite);
-    EXPECT_GT(queue.next, 0);
-    for (int64_t i = 0; i < kM; ++i) {
-      for (int64_t j = 0; j < kN; ++j) {
-        const double there = fresh[i] != 0 ? 0 : before.at(kM - 1 - i, j);
-        ASSERT_NEAR(c.at(kM - 1 - i, j), Plain(a, false, b, i, j, kK) + there, 3e-5);
+      EXPECT_TRUE(finite);
+      EXPECT_GT(queue.next, 0);
+      for (int64_t i = 0; i < m; ++i) {
+        for (int64_t j = 0; j < n; ++j) {
+          const double there = fresh[i] != 0 ? 0 : before.at(place(i), j);
+          ASSERT_NEAR(c.at(place(i), j), Plain(a, false, b, i, j, k) + there, 3e-5);
+          ASSERT_EQ(c.at(place(i) - 1, j), before.at(place(i) - 1, j));
+        }
       }
-    }
-  });
+    });
+  }
 }
 
 // Rows of their own, with nothing behind them that may be read: the same bits as in a block.

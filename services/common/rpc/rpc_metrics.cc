@@ -110,7 +110,7 @@ class ClientInterceptor : public grpc::experimental::Interceptor {
 
 class ClientFactory : public grpc::experimental::ClientInterceptorFactoryInterface {
  public:
-  explicit ClientFactory(ServerRole role) : role_(PeerRoleName(ToPeerRole(role))) {}
+  explicit ClientFactory(ServerRole role) : role_(PeerRoleName(PeerRoleOf(role))) {}
 
   grpc::experimental::Interceptor* CreateClientInterceptor(
       grpc::experimental::ClientRpcInfo* info) override {
@@ -120,20 +120,6 @@ class ClientFactory : public grpc::experimental::ClientInterceptorFactoryInterfa
   const RpcMetrics& metrics() const { return metrics_; }
 
  private:
-  static PeerRole ToPeerRole(ServerRole role) {
-    switch (role) {
-      case ServerRole::kLock:
-        return PeerRole::kLock;
-      case ServerRole::kPartition:
-        return PeerRole::kPartition;
-      case ServerRole::kParam:
-        return PeerRole::kParam;
-      case ServerRole::kTrainer:
-        return PeerRole::kTrainer;
-    }
-    return PeerRole::kOther;
-  }
-
   const std::string role_;
   RpcMetrics metrics_{"weft_rpc_client_duration_seconds",
                       "Calls made, each attempt: from its beginning to its answer."};

@@ -132,20 +132,12 @@ TlsIdentity::~TlsIdentity() {
 absl::Status TlsIdentity::Take(const TlsMaterial& material) {
   WEFT_RETURN_IF_ERROR(
       identity_.Replace(absl::StrCat(material.private_key, "\n", material.certificate_chain)));
-  WEFT_RETURN_IF_ERROR(cas_.Replace(material.ca));
-  MutexLock lock(&mu_);
-  valid_until_ = material.valid_until;
-  return absl::OkStatus();
+  return cas_.Replace(material.ca);
 }
 
 void TlsIdentity::SetFilesStatus(const absl::Status& status) {
   MutexLock lock(&mu_);
   files_status_ = status;
-}
-
-absl::Time TlsIdentity::valid_until() const {
-  MutexLock lock(&mu_);
-  return valid_until_;
 }
 
 absl::Status TlsIdentity::files_status() const {

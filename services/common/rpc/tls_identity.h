@@ -50,15 +50,13 @@ class TlsIdentity {
   // Clients need a certificate of the CAs; their roles say what they may call.
   std::shared_ptr<grpc::ServerCredentials> MakeServerCredentials() const;
 
-  // Of the certificate in use.
-  absl::Time valid_until() const ABSL_LOCKS_EXCLUDED(mu_);
   // Why the files as they are now are not used; OK when they are.
   absl::Status files_status() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   TlsIdentity(const TlsFiles& files, RoleSet needed) : files_(files), needed_(needed) {}
 
-  absl::Status Take(const TlsMaterial& material) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status Take(const TlsMaterial& material);
   void SetFilesStatus(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
   void MakeChannelCredentials();
   // `print`: of the files that `material` was read from.
@@ -76,7 +74,6 @@ class TlsIdentity {
   std::array<std::shared_ptr<grpc::ChannelCredentials>, 5> channels_;  // by role
 
   mutable Mutex mu_;
-  absl::Time valid_until_ ABSL_GUARDED_BY(mu_);
   absl::Status files_status_ ABSL_GUARDED_BY(mu_);
 
   CancelFlag ended_;

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "services/common/available_memory.h"
 #include "services/common/logging.h"
+#include "services/common/metrics.h"
 #include "services/common/status_macros.h"
 #include "services/trainer/cluster/trainer_metrics.h"
 #include "services/trainer/fused/fused_batch_step.h"
@@ -34,12 +35,10 @@ class ClusterObserver : public TrainingObserver {
   void OnBucketTrained(const PassPosition& position, const BucketStats& stats, int64_t) override {
     lock_->AddProgress(1);
     metrics_->OnBucketTrained(stats);
-    const auto loss = stats.train.metrics.find("loss");
     WEFT_LOG_INFO(
         "bucket trained: pass={} bucket=({},{}) edges={} held_out={} seconds={:.3f} loss={}",
         position.pass, stats.bucket.lhs, stats.bucket.rhs, stats.trained_edges,
-        stats.held_out_edges, stats.train_seconds,
-        loss == stats.train.metrics.end() ? 0.0 : loss->second);
+        stats.held_out_edges, stats.train_seconds, OrNan(stats.train.Find("loss")));
   }
 
  private:

@@ -1,22 +1,12 @@
 #include "services/trainer/cluster/trainer_metrics.h"
 
 #include <iterator>
-#include <limits>
 
 namespace weft {
 namespace {
 
 constexpr absl::string_view kPhases[] = {"wait", "load", "train", "evaluate", "finish", "store"};
 static_assert(std::size(kPhases) == static_cast<size_t>(TrainingPhase::kCount));
-
-std::optional<double> Metric(const Stats& stats, const char* name) {
-  const auto found = stats.metrics.find(name);
-  return found == stats.metrics.end() ? std::nullopt : std::optional(found->second);
-}
-
-double OrNan(const std::optional<double>& value) {
-  return value.value_or(std::numeric_limits<double>::quiet_NaN());
-}
 
 }  // namespace
 
@@ -46,9 +36,9 @@ void TrainerMetrics::OnBucketTrained(const BucketStats& stats) {
   if (stats.train_seconds > 0) {
     edges_per_second_ = static_cast<double>(stats.trained_edges) / stats.train_seconds;
   }
-  if (const auto loss = Metric(stats.train, "loss")) loss_ = loss;
-  mrr_before_ = stats.eval_before.has_value() ? Metric(*stats.eval_before, "mrr") : std::nullopt;
-  mrr_after_ = stats.eval_after.has_value() ? Metric(*stats.eval_after, "mrr") : std::nullopt;
+  if (const auto loss = stats.train.Find("loss")) loss_ = loss;
+  mrr_before_ = stats.eval_before.has_value() ? stats.eval_before->Find("mrr") : std::nullopt;
+  mrr_after_ = stats.eval_after.has_value() ? stats.eval_after->Find("mrr") : std::nullopt;
 }
 
 void TrainerMetrics::Write(MetricsPage* page) const {
