@@ -16,7 +16,7 @@ namespace {
 // training.
 constexpr int64_t kEvaluationPass = -1;
 // How many batches one more thread waits for where rows have their initial values.
-constexpr int64_t kRampBatches = 32;
+constexpr int64_t kRampBatches = 8;
 
 double SecondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
