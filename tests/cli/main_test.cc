@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
+#include "absl/strings/str_split.h"
 #include "tests/testing/run_program.h"
 
 namespace weft {
@@ -12,6 +14,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
+using ::testing::Not;
 using testing::ProgramResult;
 using testing::RunProgram;
 using testing::RunWeft;
@@ -29,7 +32,26 @@ TEST(WeftTest, HelpHasAnExampleOfEveryCommand) {
 
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_THAT(result.out, HasSubstr("Examples:\n  weft "));
-  EXPECT_THAT(result.out, HasSubstr("  weft config check run.json"));
+  for (const std::string command :
+       {"config init", "config check", "import", "plan", "train", "eval", "export", "neighbors",
+        "score", "cluster up", "cluster pause", "status", "checkpoint list"}) {
+    SCOPED_TRACE(command);
+    std::vector<std::string> arguments = absl::StrSplit(command, ' ');
+    EXPECT_THAT(result.out, HasSubstr("\n  weft " + arguments[0] + " "));
+    arguments.push_back("--help");
+    const ProgramResult help = RunWeft(arguments);
+    EXPECT_EQ(help.exit_code, 0);
+    EXPECT_THAT(help.out, HasSubstr("Example:\n  weft " + command + " "));
+  }
+}
+
+// Loading it takes most of a second, and only commands that compute with it need it.
+TEST(WeftTest, LinksNoLibTorch) {
+  const ProgramResult result = RunProgram({"/usr/bin/ldd", testing::WeftPath()});
+
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("libc.so"));
+  EXPECT_THAT(result.out, Not(HasSubstr("torch")));
 }
 
 TEST(WeftTest, WithoutACommandPrintsHelpAsAMistake) {

@@ -100,6 +100,10 @@ TEST(ConfigEdgePathsTest, AreFoldersOrHeldByTheClusterByName) {
 TEST(ConfigTypesTest, WrongTypesAreRefused) {
   EXPECT_THAT(ProblemsWith({R"(relations=[{"name":"r","lhs":"user","rhs":"user","weight":"1"}])"}),
               HasSubstr("relations[0].weight: must be a number, is the string \"1\""));
+  EXPECT_THAT(ProblemsWith({"lr=NaN", "margin=-inf", "lr=Infinity"}),
+              AllOf(HasSubstr("lr: must be a number, is the string \"Infinity\""),
+                    HasSubstr("margin: must be a number, is the string \"-inf\"")));
+  EXPECT_THAT(ProblemsWith({"lr=NaN"}), HasSubstr("lr: must be a number, is the string \"NaN\""));
   EXPECT_THAT(ProblemsWith({"dimension=5.0"}), HasSubstr("must be an integer, is 5.0"));
   EXPECT_THAT(ProblemsWith({"dimension=1e2"}), HasSubstr("must be an integer, is 1e2"));
   EXPECT_THAT(ProblemsWith({"bias=yes"}),
