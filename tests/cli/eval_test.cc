@@ -179,6 +179,25 @@ TEST_F(EvalTest, FilteringByMoreEdgesRanksNoLower) {
   EXPECT_GT(alone["filtered"]["mrr"], alone["raw"]["mrr"]);
 }
 
+TEST_F(EvalTest, EveryFilterCounts) {
+  const World world = SmallWorld();
+  Save(world, 1, dir_.path());
+  const json all = Report(dir_.path(), {"run.json", "--edges", "test", "--filter", "train"});
+  const PartitionedWorld parts(world, 1);
+  const auto half = parts.known.begin() + static_cast<int64_t>(parts.known.size() / 2);
+  WriteEdges(dir_.File("train"), parts.index, {parts.known.begin(), half});
+  WriteEdges(dir_.File("valid"), parts.index, {half, parts.known.end()});
+
+  const json train = Report(dir_.path(), {"run.json", "--edges", "test", "--filter", "train"});
+  const json both = Report(
+      dir_.path(), {"run.json", "--edges", "test", "--filter", "train", "--filter", "valid"});
+
+  EXPECT_EQ(both["filtered"], all["filtered"]);
+  EXPECT_LT(train["filtered"]["mrr"], both["filtered"]["mrr"]);
+  EXPECT_EQ(train["raw"], both["raw"]);
+  EXPECT_EQ(both["protocol"]["filter"]["edges"], json::array({"train", "valid"}));
+}
+
 TEST_F(EvalTest, ACheckpointFolderIsAModel) {
   Save(SmallWorld(), 2, dir_.path());
 
