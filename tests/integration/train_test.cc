@@ -8,10 +8,12 @@
 #include <filesystem>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "graph/edge_bucket_file.h"
+#include "services/common/file_util.h"
 #include "tests/integration/train_world.h"
 
 namespace weft {
@@ -176,6 +178,57 @@ TEST(TrainTest, MoreBucketsAndChunksThanEdgesTrain) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(world.Json("stats.json")["trained_edges"], 4);
   EXPECT_EQ(world.CommittedVersion(), "6");
+}
+
+// The optimizer states that are read hold the rate of before, and so do those of an init_path.
+TEST(TrainTest, AChangedLearningRateIsUsed) {
+  for (const int partitions : {1, 2}) {
+    SCOPED_TRACE(absl::StrCat(partitions, " partitions"));
+    const TrainWorld world({.num_partitions = partitions, .num_edges = 500});
+    ASSERT_EQ(world.Train({"--set", "num_epochs=1"}).exit_code, 0);
+    const EmbeddingPartition before = world.Embeddings(0, 1);
+
+    ASSERT_EQ(world.Train({"--set", "num_epochs=2", "--set", "lr=0"}).exit_code, 0);
+    const EmbeddingPartition same = world.Embeddings(0, 2);
+    EXPECT_TRUE(std::ranges::equal(same.embeddings.span(), before.embeddings.span()));
+    EXPECT_FALSE(std::ranges::equal(same.adagrad_sums.span(), before.adagrad_sums.span()));
+
+    ASSERT_EQ(world
+                  .Train({"--set", "checkpoint_path=other", "--set", "init_path=model", "--set",
+                          "num_epochs=1", "--set", "lr=0"})
+                  .exit_code,
+              0);
+    EXPECT_TRUE(std::ranges::equal(world.Embeddings(0, 1, "other").embeddings.span(),
+                                   before.embeddings.span()));
+
+    ASSERT_EQ(world.Train({"--set", "num_epochs=3"}).exit_code, 0);
+    EXPECT_FALSE(
+        std::ranges::equal(world.Embeddings(0, 3).embeddings.span(), before.embeddings.span()));
+  }
+}
+
+TEST(TrainTest, AnEmptyEdgePathIsTrainedAsEmpty) {
+  const TrainWorld world({.num_partitions = 2, .num_edges = 200});
+  ASSERT_TRUE(WriteFileAtomically(world.File("valid.tsv"), "").ok());
+  const std::vector<std::string> both = {"--set", "edge_paths=both/train,both/valid", "--set",
+                                         "entity_path=both"};
+  std::vector<std::string> import = {"import", "run.json",  "edges.tsv", "valid.tsv", "--lhs-col",
+                                     "0",      "--rel-col", "1",         "--rhs-col", "2"};
+  import.insert(import.end(), both.begin(), both.end());
+
+  const ProgramResult imported = RunWeft(import, world.InFolder());
+  EXPECT_EQ(imported.exit_code, 0) << imported.err;
+  EXPECT_THAT(imported.out, HasSubstr("valid.tsv -> both/valid: 0 edges"));
+
+  std::vector<std::string> train = both;
+  train.insert(train.end(), {"--json", "stats.json"});
+  const ProgramResult trained = world.Train(train);
+  EXPECT_EQ(trained.exit_code, 0) << trained.err;
+  EXPECT_EQ(world.Json("stats.json")["trained_edges"], 3 * 200);
+
+  const ProgramResult eval = RunWeft({"eval", "model", "--edges", "both/valid"}, world.InFolder());
+  EXPECT_EQ(eval.exit_code, 1);
+  EXPECT_THAT(eval.err, HasSubstr("nothing to evaluate: no edges in both/valid"));
 }
 
 TEST(TrainTest, TheDefaultEvalFractionIsSaidOnce) {
