@@ -226,6 +226,29 @@ TEST_P(OracleTest, ZeroVectorsAgree) {
   }
 }
 
+// The logistic loss learns from its positives alone, the others learn nothing.
+TEST_P(OracleTest, WithoutAnyNegativesTheyAgree) {
+  for (const bool dynamic : {false, true}) {
+    for (const Operator op : {Operator::kNone, Operator::kComplexDiagonal}) {
+      for (const Loss loss : kLosses) {
+        StepOptions options;
+        options.comparator = GetParam();
+        options.op = op;
+        options.dynamic = dynamic;
+        options.loss = loss;
+        options.dimension = 20;
+        options.regularization_coef = op == Operator::kNone ? 0 : 0.05f;
+        SCOPED_TRACE(options.Name());
+        StepCase c = DrawStepCase(options, 1);
+        c.spec.disable_lhs_negs = true;
+        c.spec.disable_rhs_negs = true;
+        c.negatives = {};
+        ExpectAllAgree(std::move(c));
+      }
+    }
+  }
+}
+
 // With l2: at the kink of the distance there is no gradient. Positives and negatives both.
 TEST_P(OracleTest, EqualVectorsAgree) {
   for (const bool dynamic : {false, true}) {
