@@ -264,6 +264,9 @@ class RunCoordinator {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Whether a session that found no such bucket may have any.
   bool HasWaitedForTree(SessionId id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // Ends of grants and sessions (run_coordinator_releases.cc).
+  absl::Status RefuseEndedGrant(Token token) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CheckRelease(const ReleaseRequest& request, const GrantRecord& grant)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CheckShards(const VersionInfo& version) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -1,41 +1,22 @@
-// Grants: who trains what, and what becomes of it.
+// Grants: who trains what, from which versions.
 #include <algorithm>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "services/common/check.h"
 #include "services/common/status_macros.h"
 #include "services/lock_server/run_coordinator.h"
+#include "services/lock_server/run_names.h"
 
 namespace weft {
 namespace {
 
 constexpr size_t kMaxGrants = 2;
 
-std::string Name(Bucket b) { return absl::StrCat("(", b.lhs, ", ", b.rhs, ")"); }
-
-std::string Name(PartitionKey key) {
-  return absl::StrCat("partition ", key.partition, " of entity type ", key.entity_type);
-}
-
 absl::Status RunHasFailed(const TrainingFailure& failure) {
-  return absl::FailedPreconditionError(
-      absl::StrCat("the run has failed in bucket ", Name(failure.bucket), ": ", failure.reason));
-}
-
-absl::Status GrantHasEnded(Token token) {
-  return absl::AbortedError(absl::StrCat("grant ", token, " has ended"));
-}
-
-bool Contains(const std::vector<PartitionKey>& keys, PartitionKey key) {
-  return std::ranges::find(keys, key) != keys.end();
-}
-
-const GrantRecord::Base* Find(const GrantRecord& grant, PartitionKey key) {
-  for (const GrantRecord::Base& base : grant.bases) {
-    if (base.key == key) return &base;
-  }
-  return nullptr;
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the run has failed in bucket ", ToString(failure.bucket), ": ", failure.reason));
 }
 
 }  // namespace
@@ -63,7 +44,7 @@ absl::StatusOr<AcquireResult> RunCoordinator::Acquire(SessionId id, const Acquir
     }
     const auto grant = state_.grants.find(session.granted);
     if (grant == state_.grants.end()) {
-      return Refuse(CallRefusal::kGrantEnded, GrantHasEnded(session.granted));
+      return RefuseEndedGrant(session.granted);
     }
     ++counters_.repeated_acquires;
     result.grant = Describe(session.granted, grant->second);
@@ -87,7 +68,7 @@ double RunCoordinator::EdgesPerSecond() const {
 
 Token RunCoordinator::Base(const SessionRecord& session, PartitionKey key) const {
   for (auto token = session.grants.rbegin(); token != session.grants.rend(); ++token) {
-    if (Find(state_.grants.at(*token), key) != nullptr) return *token;
+    if (state_.grants.at(*token).Find(key) != nullptr) return *token;
   }
   return state_.versions.current(key);
 }
@@ -100,12 +81,12 @@ absl::StatusOr<std::optional<Grant>> RunCoordinator::MakeGrant(SessionId id,
   std::vector<PartitionKey> resident;
   for (const PartitionVersion& copy : request.resident) {
     const bool current = state_.versions.Has(copy.key) && Base(session, copy.key) == copy.token;
-    if (current && !Contains(resident, copy.key)) resident.push_back(copy.key);
+    if (current && !absl::c_linear_search(resident, copy.key)) resident.push_back(copy.key);
   }
   std::vector<PartitionKey> unusable;
   for (const Token token : session.grants) {
     for (const GrantRecord::Base& base : state_.grants.at(token).bases) {
-      if (!Contains(resident, base.key)) unusable.push_back(base.key);
+      if (!absl::c_linear_search(resident, base.key)) unusable.push_back(base.key);
     }
   }
 
@@ -153,9 +134,9 @@ absl::StatusOr<std::optional<Grant>> RunCoordinator::MakeGrant(SessionId id,
     using Source = GrantedPartition::Source;
     const Token base = Base(session, key);
     record.bases.push_back({key, base,
-                            Contains(resident, key) ? Source::kKeep
-                            : base == kInitialToken ? Source::kInitialise
-                                                    : Source::kRead});
+                            absl::c_linear_search(resident, key) ? Source::kKeep
+                            : base == kInitialToken              ? Source::kInitialise
+                                                                 : Source::kRead});
   }
   Grant grant = Describe(token, record);
   WEFT_RETURN_IF_ERROR(WriteLive(GrantMade{token, request.number, std::move(record)}));
@@ -164,15 +145,15 @@ absl::StatusOr<std::optional<Grant>> RunCoordinator::MakeGrant(SessionId id,
 
   std::vector<std::pair<uint64_t, PartitionKey>> unused;
   for (const PartitionVersion& copy : request.resident) {
-    if (Contains(keys, copy.key)) continue;
-    const bool useful = Contains(resident, copy.key);
+    if (absl::c_linear_search(keys, copy.key)) continue;
+    const bool useful = absl::c_linear_search(resident, copy.key);
     unused.emplace_back(useful ? scheduler_.NextUse(copy.key) : UINT64_MAX, copy.key);
   }
   std::ranges::sort(unused, std::greater<>());
   for (const auto& [next_use, key] : unused) grant.let_go.push_back(key);
 
   for (const PartitionKey& key : keys) {
-    if (!Contains(resident, key)) resident.push_back(key);
+    if (!absl::c_linear_search(resident, key)) resident.push_back(key);
   }
   AddHint(id, state_.sessions.at(id), resident, &grant);
   return std::optional<Grant>(std::move(grant));
@@ -220,217 +201,12 @@ void RunCoordinator::AddHint(SessionId id, const SessionRecord& session,
       scheduler_.Hint({id, in_memory, {}, trained.has_value() ? &*trained : nullptr});
   if (!grant->hinted_bucket.has_value()) return;
   for (const PartitionKey& key : scheduler_.PartitionsOf(*grant->hinted_bucket)) {
-    if (Contains(in_memory, key)) continue;
+    if (absl::c_linear_search(in_memory, key)) continue;
     // As the next grant will find it: what its session is still storing counts.
     grant->hint.push_back({key, Base(session, key)});
     AddPlaces(grant->hint.back(), &grant->places);
   }
   AddEdgesOf(*grant->hinted_bucket, grant);
-}
-
-absl::StatusOr<ReleaseResult> RunCoordinator::Release(SessionId id, const ReleaseRequest& request) {
-  MutexLock lock(&mu_);
-  const auto found = state_.sessions.find(id);
-  if (found == state_.sessions.end()) {
-    return Refuse(CallRefusal::kSessionEnded, absl::AbortedError("the session has ended"));
-  }
-  leases_.Heard(id, clock_.SteadyNow());
-  for (const ReleaseOutcome& outcome : found->second.outcomes) {
-    if (outcome.token != request.token) continue;
-    ++counters_.repeated_releases;
-    return ReleaseResult{.pass_done = outcome.pass_done};
-  }
-  const auto live = state_.grants.find(request.token);
-  if (live == state_.grants.end() || live->second.session != id) {
-    return Refuse(CallRefusal::kGrantEnded, GrantHasEnded(request.token));
-  }
-  for (const GrantRecord::Base& base : live->second.bases) {
-    const Token current = state_.versions.current(base.key);
-    if (current == base.token) continue;
-    const absl::Status refused = absl::AbortedError(
-        absl::StrCat("grant ", request.token, " started from version ", base.token, " of ",
-                     Name(base.key), ", but ", current, " is current"));
-    // Its trainer will register anew; on one machine it is the same session that goes on.
-    WEFT_RETURN_IF_ERROR(plan_.cluster.has_value()
-                             ? EndSession(id, SessionEnd::kRefused)
-                             : Void(WithSuccessors(request.token), GrantEnd::kRefused));
-    return Refuse(CallRefusal::kStaleBase, refused);
-  }
-  if (absl::Status fits = CheckRelease(request, live->second); !fits.ok()) {
-    if (absl::IsInvalidArgument(fits)) return Refuse(CallRefusal::kMalformed, fits);
-    if (absl::IsFailedPrecondition(fits)) return Refuse(CallRefusal::kNotStored, fits);
-    return fits;
-  }
-
-  WEFT_ASSIGN_OR_RETURN(const ReleaseResult result, ReleaseLive(id, request));
-  WEFT_RETURN_IF_ERROR(Advance());
-  return result;
-}
-
-absl::Status RunCoordinator::CheckRelease(const ReleaseRequest& request, const GrantRecord& grant) {
-  const std::string what = absl::StrCat("release of grant ", request.token, ": ");
-  std::vector<Bucket> reported;
-  for (const BucketStats& stats : request.buckets) reported.push_back(stats.bucket);
-  if (!std::ranges::is_permutation(reported, grant.buckets)) {
-    return absl::InvalidArgumentError(absl::StrCat(what, "it has ", grant.buckets.size(),
-                                                   " buckets, not the ", reported.size(),
-                                                   " of the report"));
-  }
-  for (size_t i = 0; i < request.stored.size(); ++i) {
-    const PartitionKey& key = request.stored[i];
-    if (Find(grant, key) != nullptr) continue;
-    return absl::InvalidArgumentError(absl::StrCat(what, Name(key), " does not belong to it"));
-  }
-  for (const GrantRecord::Base& base : grant.bases) {
-    if (Contains(request.stored, base.key)) continue;
-    return absl::FailedPreconditionError(
-        absl::StrCat(what, Name(base.key), " has not been stored"));
-  }
-  if (!plan_.cluster.has_value()) return absl::OkStatus();
-  for (const PartitionKey& key : request.stored) {
-    const auto info = std::ranges::find_if(request.places, [&](const VersionInfo& v) {
-      return v.version == PartitionVersion{key, request.token};
-    });
-    if (info == request.places.end()) {
-      return absl::InvalidArgumentError(absl::StrCat(what, Name(key), " lies nowhere"));
-    }
-    WEFT_RETURN_IF_ERROR(Annotate(CheckShards(*info), what + Name(key)));
-    WEFT_RETURN_IF_ERROR(Annotate(CheckPlaces(*info), what + Name(key)));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status RunCoordinator::CheckShards(const VersionInfo& info) const {
-  const PartitionKey key = info.version.key;
-  int64_t rows = 0;
-  for (size_t i = 0; i < info.shards.size(); ++i) {
-    const ShardInfo& shard = info.shards[i];
-    if (shard.shard != i || shard.first_row != rows || shard.num_rows < 0 || shard.size_bytes < 0) {
-      return absl::InvalidArgumentError(absl::StrCat("its shard ", i, " is out of order"));
-    }
-    rows += shard.num_rows;
-  }
-  if (info.shards.empty()) return absl::InvalidArgumentError("it has no shards");
-  if (key.entity_type < 0) return absl::OkStatus();
-  const auto& types = state_.shape.entity_types;
-  const std::vector<int64_t>& counts = types[static_cast<size_t>(key.entity_type)].counts;
-  if (counts.empty() || counts[static_cast<size_t>(key.partition)] == rows) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("it has ", rows, " rows, not ", counts[static_cast<size_t>(key.partition)]));
-}
-
-absl::StatusOr<ReleaseResult> RunCoordinator::ReleaseLive(SessionId id,
-                                                          const ReleaseRequest& request) {
-  for (const BucketStats& bucket : request.buckets) {
-    const absl::Status exact = accounting_->Check(bucket);
-    if (exact.ok()) continue;
-    WEFT_RETURN_IF_ERROR(Fail({bucket.bucket, std::string(exact.message())}));
-    return Refuse(CallRefusal::kWrongEdges, exact);
-  }
-  GrantReleased released = {request.token,
-                            request.stored,
-                            request.buckets,
-                            request.places,
-                            id,
-                            scheduler_.num_done() + static_cast<int64_t>(request.buckets.size()) ==
-                                scheduler_.num_buckets()};
-  std::erase_if(released.places, [&](const VersionInfo& info) {
-    return info.version.token != request.token || !Contains(request.stored, info.version.key);
-  });
-  const bool pass_done = released.pass_done;
-  CountGrantEnds({request.token}, GrantEnd::kReleased);
-  WEFT_RETURN_IF_ERROR(Write(released));
-  scheduler_.Finish(request.token);
-  leases_.GrantEnded(id, request.token);
-  ++grant_revision_;
-  ++garbage_;
-  for (const BucketStats& bucket : request.buckets) {
-    trained_edges_ += bucket.trained_edges;
-    trained_seconds_ += bucket.train_seconds;
-    totals_.Add(bucket);
-    counters_.Committed(bucket, clock_.SteadyNow());
-  }
-  return ReleaseResult{.pass_done = pass_done};
-}
-
-std::vector<Token> RunCoordinator::WithSuccessors(Token token) const {
-  std::vector<Token> tokens = {token};
-  // Grants of a session are in the order in which they were made, so one look is enough.
-  for (const Token later : state_.sessions.at(state_.grants.at(token).session).grants) {
-    if (later <= token) continue;
-    const bool depends =
-        std::ranges::any_of(state_.grants.at(later).bases, [&](const GrantRecord::Base& base) {
-          return std::ranges::find(tokens, base.token) != tokens.end();
-        });
-    if (depends) tokens.push_back(later);
-  }
-  return tokens;
-}
-
-absl::Status RunCoordinator::Void(const std::vector<Token>& tokens, GrantEnd why) {
-  if (tokens.empty()) return absl::OkStatus();
-  const bool given_back = why == GrantEnd::kGivenBack || why == GrantEnd::kUnknown;
-  CountGrantEnds(tokens, why);
-  for (const Token token : tokens) leases_.GrantEnded(state_.grants.at(token).session, token);
-  WEFT_RETURN_IF_ERROR(WriteLive(GrantsVoided{tokens, given_back}));
-  for (const Token token : tokens) scheduler_.Return(token);
-  ++grant_revision_;
-  ++garbage_;
-  return absl::OkStatus();
-}
-
-absl::Status RunCoordinator::EndSession(SessionId id, SessionEnd why) {
-  const std::vector<Token> grants = state_.sessions.at(id).grants;
-  CountGrantEnds(grants, why == SessionEnd::kRefused ? GrantEnd::kRefused : GrantEnd::kExpired);
-  ++counters_.sessions_ended[static_cast<size_t>(why)];
-  WEFT_RETURN_IF_ERROR(WriteLive(SessionEnded{id}));
-  for (const Token token : grants) scheduler_.Return(token);
-  scheduler_.ForgetHint(id);
-  tree_waits_.erase(id);
-  leases_.End(id);
-  ++grant_revision_;
-  ++sync_revision_;  // parameter servers forget it
-  ++garbage_;
-  return absl::OkStatus();
-}
-
-absl::Status RunCoordinator::Fail(TrainingFailure failure) {
-  std::vector<std::pair<SessionId, Token>> grants;
-  for (const auto& [token, grant] : state_.grants) {
-    grants.emplace_back(grant.session, token);
-    CountGrantEnds({token}, GrantEnd::kFailed);
-  }
-  Event(absl::StrCat("the run has failed: bucket=", Name(failure.bucket),
-                     " reason=", failure.reason));
-  WEFT_RETURN_IF_ERROR(Write(RunFailed{std::move(failure)}));
-  for (const auto& [session, token] : grants) {
-    scheduler_.Return(token);
-    leases_.GrantEnded(session, token);
-  }
-  ++grant_revision_;
-  ++sync_revision_;
-  ++garbage_;
-  return absl::OkStatus();
-}
-
-absl::Status RunCoordinator::Abandon(SessionId id, Token token) {
-  MutexLock lock(&mu_);
-  const auto live = state_.grants.find(token);
-  if (live == state_.grants.end() || live->second.session != id) return absl::OkStatus();
-  leases_.Heard(id, clock_.SteadyNow());
-  return Void(WithSuccessors(token), GrantEnd::kGivenBack);
-}
-
-absl::Status RunCoordinator::ReportFailure(SessionId id, Token token,
-                                           const TrainingFailure& failure) {
-  MutexLock lock(&mu_);
-  const auto live = state_.grants.find(token);
-  if (live == state_.grants.end() || live->second.session != id) {
-    return Refuse(CallRefusal::kGrantEnded, GrantHasEnded(token));
-  }
-  return Fail(failure);
 }
 
 absl::StatusOr<std::vector<Place>> RunCoordinator::ReportUnreadable(SessionId id, Token token,
@@ -439,9 +215,9 @@ absl::StatusOr<std::vector<Place>> RunCoordinator::ReportUnreadable(SessionId id
   MutexLock lock(&mu_);
   const auto live = state_.grants.find(token);
   if (live == state_.grants.end() || live->second.session != id) {
-    return Refuse(CallRefusal::kGrantEnded, GrantHasEnded(token));
+    return RefuseEndedGrant(token);
   }
-  const GrantRecord::Base* base = Find(live->second, name.version.key);
+  const GrantRecord::Base* base = live->second.Find(name.version.key);
   const PlaceTable::Shards* shards = state_.places.Find(name.version);
   // Edges are the same for all.
   const bool edges = name.version.key.entity_type == kEdgesType;
@@ -449,7 +225,7 @@ absl::StatusOr<std::vector<Place>> RunCoordinator::ReportUnreadable(SessionId id
       name.shard >= shards->size()) {
     return Refuse(CallRefusal::kMalformed,
                   absl::AbortedError(absl::StrCat("version ", name.version.token, " of ",
-                                                  Name(name.version.key), " is not what grant ",
+                                                  ToString(name.version.key), " is not what grant ",
                                                   token, " starts from")));
   }
   std::vector<Place> left;
@@ -464,15 +240,6 @@ absl::StatusOr<std::vector<Place>> RunCoordinator::ReportUnreadable(SessionId id
     if (!suspects.contains(p.store_id)) left.push_back(p);
   }
   return left;
-}
-
-absl::Status RunCoordinator::Leave(SessionId id) {
-  MutexLock lock(&mu_);
-  const auto found = state_.sessions.find(id);
-  if (found == state_.sessions.end()) return absl::OkStatus();
-  Event(absl::StrCat("session ends, left: trainer=", found->second.name));
-  WEFT_RETURN_IF_ERROR(Void(std::vector<Token>(found->second.grants), GrantEnd::kGivenBack));
-  return EndSession(id, SessionEnd::kLeft);
 }
 
 }  // namespace weft

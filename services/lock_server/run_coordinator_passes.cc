@@ -9,6 +9,7 @@
 #include "services/lock_server/bucket_order.h"
 #include "services/lock_server/pass_sequence.h"
 #include "services/lock_server/run_coordinator.h"
+#include "services/lock_server/run_names.h"
 
 namespace weft {
 
@@ -257,8 +258,7 @@ absl::Status RunCoordinator::RewindIfLost() {
   for (const PartitionKey& key : state_.versions.keys()) {
     const PartitionVersion current = {key, state_.versions.current(key)};
     if (current.token == kInitialToken || state_.places.IsReadable(current)) continue;
-    return RewindToNewest(absl::StrCat("partition ", key.partition, " of entity type ",
-                                       key.entity_type, " is lost, version ", current.token));
+    return RewindToNewest(absl::StrCat(ToString(key), " is lost, version ", current.token));
   }
   if (state_.parameters_ready) return absl::OkStatus();
   // What is to be restored must be there, too.

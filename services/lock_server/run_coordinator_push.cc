@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "services/common/status_macros.h"
 #include "services/lock_server/run_coordinator.h"
+#include "services/lock_server/run_names.h"
 
 namespace weft {
 
@@ -67,9 +68,7 @@ absl::Status RunCoordinator::AddPushed(Token token, const std::vector<VersionInf
     if (info.version.token != token || (!snapshot && !state_.versions.Has(key))) {
       return absl::InvalidArgumentError("no partition of the run that is pushed");
     }
-    const std::string what =
-        snapshot ? std::string("the parameters")
-                 : absl::StrCat("partition ", key.partition, " of entity type ", key.entity_type);
+    const std::string what = snapshot ? std::string("the parameters") : ToString(key);
     WEFT_RETURN_IF_ERROR(Annotate(CheckShards(info), what));
     WEFT_RETURN_IF_ERROR(Annotate(CheckPlaces(info), what));
   }
@@ -128,9 +127,7 @@ absl::StatusOr<bool> RunCoordinator::CommitPush(const PushedCheckpoint& pushed) 
     if (!added && may_be_initial) continue;
     if (!state_.places.IsReadable(version)) {
       return absl::FailedPreconditionError(absl::StrCat(
-          key.entity_type == kSnapshotType
-              ? "the parameters"
-              : absl::StrCat("partition ", key.partition, " of entity type ", key.entity_type),
+          key.entity_type == kSnapshotType ? "the parameters" : ToString(key),
           added ? " were stored and are lost again: push once more" : " were not pushed"));
     }
     durable = durable && state_.places.IsDurable(version);

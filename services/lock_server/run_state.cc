@@ -181,6 +181,11 @@ void Apply(const PushBegan& began, RunState* state) {
 
 }  // namespace
 
+const GrantRecord::Base* GrantRecord::Find(PartitionKey key) const {
+  const auto base = std::ranges::find(bases, key, &Base::key);
+  return base == bases.end() ? nullptr : &*base;
+}
+
 void ApplyChange(const RunChange& change, RunState* state) {
   std::visit([&](const auto& c) { Apply(c, state); }, change);
 }

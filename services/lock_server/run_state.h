@@ -92,6 +92,9 @@ struct GrantRecord {
   std::vector<Bucket> buckets;
   std::vector<Base> bases;  // every partition that the buckets use
 
+  // nullptr: no bucket uses it.
+  const Base* Find(PartitionKey key) const;
+
   bool operator==(const GrantRecord&) const = default;
 };
 
