@@ -7,6 +7,7 @@ namespace weft {
 void SessionLeases::Begin(SessionId id, absl::Span<const Token> grants, SteadyTime now) {
   Session& session = sessions_[id];
   session.heard = now;
+  session.beaten = now;
   session.worked = now;
   for (const Token token : grants) session.listed[token] = now;
 }
@@ -35,6 +36,7 @@ void SessionLeases::Beat(SessionId id, absl::Span<const Token> tokens, uint64_t 
   if (found == sessions_.end()) return;
   Session& session = found->second;
   session.heard = now;
+  session.beaten = now;
   if (progress != session.progress || session.listed.empty()) session.worked = now;
   session.progress = progress;
   for (const Token token : tokens) {
@@ -51,6 +53,7 @@ SessionLeases::Due SessionLeases::Look(SteadyTime now) {
   due.late = late;
   for (auto& [id, session] : sessions_) {
     session.heard += late;
+    session.beaten += late;
     session.worked += late;
     for (auto& [token, listed] : session.listed) listed += late;
     if (now - session.heard >= lease_) {
@@ -63,7 +66,7 @@ SessionLeases::Due SessionLeases::Look(SteadyTime now) {
       continue;
     }
     for (const auto& [token, listed] : session.listed) {
-      if (now - listed >= lease_) due.unlisted.push_back(token);
+      if (session.beaten - listed >= lease_) due.unlisted.push_back(token);
     }
   }
   std::ranges::sort(due.silent);

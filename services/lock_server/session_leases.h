@@ -43,7 +43,7 @@ class SessionLeases {
   struct Due {
     std::vector<SessionId> silent;   // ascending
     std::vector<SessionId> stalled;  // heard, but without progress
-    std::vector<Token> unlisted;     // granted, but not named by heartbeats for a lease
+    std::vector<Token> unlisted;     // of sessions whose heartbeats have not named them for a lease
     Duration late{};                 // made up for
   };
   // Call it every kTick.
@@ -58,6 +58,7 @@ class SessionLeases {
  private:
   struct Session {
     SteadyTime heard;
+    SteadyTime beaten;  // the last heartbeat: only these can tell that a grant is not known
     SteadyTime worked;
     uint64_t progress = 0;
     absl::flat_hash_map<Token, SteadyTime> listed;

@@ -117,6 +117,36 @@ TEST(RunMetricsTest, ASilentTrainersGrantExpiresAndItsBucketIsQueuedAgain) {
   EXPECT_EQ(page.Value("weft_lock_buckets{state=free}"), 4);
 }
 
+// A call later than its last heartbeat keeps the session alive for longer than the heartbeat alone
+// would; its grants live as long.
+TEST(RunMetricsTest, ADeadTrainersGrantsExpireWithItsSessionWhateverItCalledLast) {
+  MeasuredRun run;
+  const Grant grant = run.MustAcquire(kAnna, 1);
+  ASSERT_THAT(run.coordinator->Heartbeat(kAnna, {grant.token}, 1), IsOk());
+  run.Pass(absl::Seconds(5));
+  ASSERT_THAT(run.Acquire(kAnna, 1), IsOk());
+  const absl::Duration lease = absl::FromChrono(run.plan.cluster->lease);
+
+  run.Pass(lease - absl::Seconds(3));
+  EXPECT_EQ(run.Value("weft_lock_grants"), 1) << "a lease after the last heartbeat";
+  run.Pass(absl::Seconds(4));
+
+  EXPECT_EQ(run.Value("weft_lock_grants_ended_total{reason=expired}"), 1);
+  EXPECT_EQ(run.Value("weft_lock_grants_ended_total{reason=unknown}"), 0);
+}
+
+TEST(RunMetricsTest, AGrantThatItsLivingTrainerDoesNotNameIsUnknown) {
+  MeasuredRun run;
+  run.MustAcquire(kAnna, 1);
+  for (int i = 0; i < 7; ++i) {
+    run.Pass(absl::Seconds(5));
+    ASSERT_THAT(run.coordinator->Heartbeat(kAnna, {}, 0), IsOk());
+  }
+
+  EXPECT_EQ(run.Value("weft_lock_grants_ended_total{reason=unknown}"), 1);
+  EXPECT_EQ(run.Value("weft_lock_grants_ended_total{reason=expired}"), 0);
+}
+
 TEST(RunMetricsTest, TheMatrixAndTheCountsOfBucketsAgree) {
   MeasuredRun run;
   const Grant done = run.MustAcquire(kAnna, 1);
