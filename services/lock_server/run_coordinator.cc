@@ -307,6 +307,7 @@ absl::Status RunCoordinator::Tick() {
     WEFT_RETURN_IF_ERROR(Write(ServerLost{server.info.store_id, false}));
     places_lost_ = true;
   }
+  if (orders_.AnyIsDue(now)) ++sync_revision_;
   absl::erase_if(pins_, [&](const auto& pin) { return pin.second.until <= now; });
 
   if (options.checkpoint_interval > ClusterOptions::Duration::zero() &&

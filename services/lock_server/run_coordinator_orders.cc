@@ -148,9 +148,14 @@ std::vector<OrderBook::Wanted> RunCoordinator::OrdersForPartitions(const ServerR
   // In an order of their own, not the table's: the same ones are wanted until they are done.
   std::ranges::sort(
       copies, {}, [](const CopyShard& copy) { return std::pair(copy.version, copy.shard.shard); });
-  if (copies.size() > kMaxCopies) copies.resize(kMaxCopies);
+  const SteadyTime now = clock_.SteadyNow();
+  size_t ordered = 0;
   for (CopyShard& copy : copies) {
-    orders.push_back({Key("copy", {copy.version, copy.shard.shard}), std::move(copy)});
+    if (ordered == kMaxCopies) break;
+    std::string key = Key("copy", {copy.version, copy.shard.shard});
+    if (orders_.IsHeldBack(store, key, now)) continue;  // others take its turn
+    orders.push_back({std::move(key), std::move(copy)});
+    ++ordered;
   }
   return orders;
 }
@@ -232,11 +237,13 @@ void RunCoordinator::Suspect(const VersionInfo& version) {
 }
 
 absl::Status RunCoordinator::TakeResult(const ServerInfo& server, const OrderResult& result) {
-  const std::optional<StoreOrder> order = orders_.Take(server.store_id, result.order_id);
-  if (!order.has_value()) return absl::OkStatus();
-  if (const auto* verify = std::get_if<VerifyShard>(&*order)) {
+  const std::optional<OrderBook::Wanted> taken = orders_.Take(server.store_id, result.order_id);
+  if (!taken.has_value()) return absl::OkStatus();
+  const StoreOrder* const order = &taken->order;
+  if (const auto* verify = std::get_if<VerifyShard>(order)) {
     if (!result.status.ok() && !absl::IsNotFound(result.status) &&
         !absl::IsDataLoss(result.status)) {
+      orders_.HoldBack(server.store_id, taken->key, clock_.SteadyNow());
       return absl::OkStatus();  // not an answer; asked again
     }
     const auto suspects = suspects_.find(verify->shard);
@@ -253,25 +260,30 @@ absl::Status RunCoordinator::TakeResult(const ServerInfo& server, const OrderRes
   if (!result.status.ok()) {
     Event(absl::StrCat("an order failed at ", server.address, ": ",
                        std::string(result.status.message())));
-    // What a run cannot be restored from is looked at where it lies: it may be lost there.
-    const auto* restore = std::get_if<RestoreParameters>(&*order);
-    if (restore != nullptr &&
-        (absl::IsNotFound(result.status) || absl::IsDataLoss(result.status))) {
+    orders_.HoldBack(server.store_id, taken->key, clock_.SteadyNow());
+    if (!absl::IsNotFound(result.status) && !absl::IsDataLoss(result.status)) {
+      return absl::OkStatus();
+    }
+    // What could not be read is looked at where it lies: it may be lost there.
+    if (const auto* restore = std::get_if<RestoreParameters>(order)) {
       for (const VersionInfo& snapshot : restore->snapshots) Suspect(snapshot);
+    } else if (const auto* copy = std::get_if<CopyShard>(order)) {
+      Suspect({copy->version, {copy->shard}});
     }
     return absl::OkStatus();
   }
   if (!result.stored.has_value()) return absl::OkStatus();
-  if (const auto* snapshot = std::get_if<StoreSnapshot>(&*order)) {
+  if (const auto* snapshot = std::get_if<StoreSnapshot>(order)) {
     const bool asked =
         result.stored->version == snapshot->version && state_.manifests.Holds(snapshot->version);
     if (!asked || !CheckShards(*result.stored).ok() || !CheckPlaces(*result.stored).ok()) {
+      orders_.HoldBack(server.store_id, taken->key, clock_.SteadyNow());
       return absl::OkStatus();  // ordered again
     }
     ++sync_revision_;  // memory stores are to persist it
     return Write(VersionStored{*result.stored});
   }
-  if (const auto* manifest = std::get_if<StoreManifest>(&*order)) {
+  if (const auto* manifest = std::get_if<StoreManifest>(order)) {
     const VersionInfo& stored = *result.stored;
     if (stored.version != manifest->version || !HoldsManifestBlob(state_, stored.version) ||
         stored.shards.size() != 1 || !LiesAt(stored.shards.front(), server.store_id)) {
@@ -280,7 +292,7 @@ absl::Status RunCoordinator::TakeResult(const ServerInfo& server, const OrderRes
     ++sync_revision_;  // another server is to have it, too
     return Write(VersionStored{stored});
   }
-  if (const auto* copy = std::get_if<CopyShard>(&*order)) {
+  if (const auto* copy = std::get_if<CopyShard>(order)) {
     PlacesChanged copied;
     for (const ShardInfo& shard : result.stored->shards) {
       for (const Place& place : shard.places) {

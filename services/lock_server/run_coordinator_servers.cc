@@ -140,17 +140,17 @@ absl::StatusOr<StoreInstructions> RunCoordinator::Sync(const StoreReport& report
   instructions.servers = Servers();
   const ServerRecord& record = *FindServer(server.store_id);
   ServerLife& life = lives_.at(server.store_id);
+  const SteadyTime now = clock_.SteadyNow();
   if (server.role == ServerRole::kParam) {
     const auto& params = instructions.servers.param_servers;
     const auto at = std::ranges::find(params, server.store_id, &ServerInfo::store_id);
     instructions.orders = orders_.Number(
-        server.store_id, OrdersForParams(record, static_cast<uint32_t>(at - params.begin())));
+        server.store_id, OrdersForParams(record, static_cast<uint32_t>(at - params.begin())), now);
     for (const Incarnation joined : report.params.joined) {
       if (!state_.sessions.contains(joined)) instructions.ended_sessions.push_back(joined);
     }
   } else {
-    instructions.orders = orders_.Number(server.store_id, OrdersForPartitions(record));
-    const SteadyTime now = clock_.SteadyNow();
+    instructions.orders = orders_.Number(server.store_id, OrdersForPartitions(record), now);
     const bool due =
         !life.sweep_time.has_value() || now - *life.sweep_time >= plan_.cluster->sweep_interval;
     if (life.swept != garbage_ && due) {
@@ -198,6 +198,7 @@ absl::Status RunCoordinator::RegisterServer(const ServerInfo& server) {
   Event(absl::StrCat("server registers: role=", RoleName(server.role), " address=", server.address,
                      " new=", known == nullptr));
   WEFT_RETURN_IF_ERROR(Write(ServerRegistered{server}));
+  orders_.ForgetFailures();
   ++servers_revision_;
   ++sync_revision_;
   ++grant_revision_;

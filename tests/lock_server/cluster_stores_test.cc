@@ -8,11 +8,13 @@
 namespace weft {
 namespace {
 
+using ::testing::AllOf;
 using testing::ClusterRun;
 using ::testing::Contains;
 using testing::DiskRun;
 using ::testing::ElementsAre;
 using testing::FindOrder;
+using ::testing::Ge;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::IsOk;
@@ -21,6 +23,7 @@ using testing::kDisk;
 using testing::kDiskStore;
 using testing::kMemory;
 using testing::kMemoryStore;
+using ::testing::Le;
 using testing::MakeClusterPlan;
 using testing::MemoryRun;
 using testing::ParamServer;
@@ -125,6 +128,106 @@ TEST(ClusterPlacesTest, WhatHasTooFewReplicasIsCopied) {
 
   const auto state = pair.coordinator->state();
   EXPECT_THAT((*state.places.Find(copied.version))[copied.shards[0].shard].places, SizeIs(2));
+}
+
+// A run whose versions are to lie at two stores, and lie at one: 13 has come after them.
+struct MendingRun : DiskRun {
+  explicit MendingRun(int partitions) : DiskRun(Plan(partitions)) {
+    uint64_t number = 0;
+    for (int i = 0; i < partitions; ++i) {
+      WEFT_CHECK(Release(kAnna, MustAcquire(kAnna, ++number), kDisk).ok());
+    }
+    WEFT_CHECK(ReportNew().ok());
+  }
+
+  static RunPlan Plan(int partitions) {
+    RunPlan plan = MakeClusterPlan(partitions);
+    plan.cluster->partition_replicas = 2;
+    return plan;
+  }
+  absl::StatusOr<StoreInstructions> ReportNew(std::vector<OrderResult> results = {}) {
+    return Report(PartitionServer(13, 1), std::move(results));
+  }
+  // What the new server is to copy.
+  std::vector<NumberedOrder> Copies() {
+    std::vector<NumberedOrder> copies;
+    const auto told = ReportNew();
+    for (const NumberedOrder& order : told->orders) {
+      if (std::holds_alternative<CopyShard>(order.order)) copies.push_back(order);
+    }
+    return copies;
+  }
+  void Fail(const std::vector<NumberedOrder>& orders, const absl::Status& why) {
+    std::vector<OrderResult> results;
+    for (const NumberedOrder& order : orders) results.push_back({order.id, why, std::nullopt});
+    WEFT_CHECK(ReportNew(std::move(results)).ok());
+  }
+};
+
+ShardName CopiedShard(const NumberedOrder& order) {
+  const auto& copy = std::get<CopyShard>(order.order);
+  return {copy.version, copy.shard.shard};
+}
+
+TEST(ClusterPlacesTest, ACopyThatFailsIsOrderedAgainAfterPausesThatGrow) {
+  MendingRun run(1);
+  const std::vector<NumberedOrder> first = run.Copies();
+  ASSERT_THAT(first, SizeIs(2)) << "the shards of one version";
+
+  std::vector<int> pauses;  // in ticks
+  for (int failure = 0; failure < 10; ++failure) {
+    run.Fail(run.Copies(), absl::UnavailableError("nobody answers"));
+    EXPECT_THAT(run.Copies(), IsEmpty());
+    const uint64_t revision = run.coordinator->sync_revision();
+    int ticks = 0;
+    for (; run.Copies().size() < 2; ++ticks) run.Pass(absl::FromChrono(SessionLeases::kTick));
+    EXPECT_GT(run.coordinator->sync_revision(), revision) << "who waits is told";
+    pauses.push_back(ticks);
+  }
+
+  EXPECT_THAT(pauses.front(), Le(2));
+  EXPECT_THAT(pauses.back(), AllOf(Ge(10), Le(20))) << "5 to 10 seconds";
+  EXPECT_EQ(CopiedShard(run.Copies()[0]), CopiedShard(first[0]));
+  EXPECT_NE(run.Copies()[0].id, first[0].id);
+}
+
+TEST(ClusterPlacesTest, WhileACopyIsHeldBackOthersAreMade) {
+  MendingRun run(4);
+  const std::vector<NumberedOrder> first = run.Copies();
+  ASSERT_THAT(first, SizeIs(4)) << "so many at a time";
+
+  run.Fail(first, absl::UnavailableError("nobody answers"));
+
+  const std::vector<NumberedOrder> others = run.Copies();
+  EXPECT_FALSE(others.empty());
+  for (const NumberedOrder& failed : first) {
+    for (const NumberedOrder& other : others) EXPECT_NE(CopiedShard(other), CopiedShard(failed));
+  }
+}
+
+TEST(ClusterPlacesTest, AServerThatRegistersIsAReasonToTryAgainAtOnce) {
+  MendingRun run(1);
+  for (int i = 0; i < 5; ++i) {
+    run.Fail(run.Copies(), absl::UnavailableError("nobody answers"));
+    run.Pass(absl::Seconds(11));
+  }
+  run.Fail(run.Copies(), absl::UnavailableError("nobody answers"));
+  ASSERT_THAT(run.Copies(), IsEmpty());
+
+  ASSERT_THAT(run.Report(PartitionServer(kDiskStore, 2)), IsOk());
+
+  EXPECT_THAT(run.Copies(), SizeIs(2));
+}
+
+TEST(ClusterPlacesTest, WhatCannotBeCopiedIsCheckedWhereItLies) {
+  MendingRun run(1);
+  const std::vector<NumberedOrder> copies = run.Copies();
+
+  run.Fail({copies[0]}, absl::DataLossError("from host:11: checksum"));
+
+  const auto order = FindOrder<VerifyShard>(*run.Report(PartitionServer(kDiskStore, 1)));
+  ASSERT_TRUE(order.has_value());
+  EXPECT_EQ(order->second.shard, CopiedShard(copies[0]));
 }
 
 TEST(ClusterPlacesTest, ShardsThatMakeNoPartitionAreRefused) {
