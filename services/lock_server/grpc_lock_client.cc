@@ -95,15 +95,18 @@ absl::Status GrpcLockClient::TakeContext(const v1::RunContext& context) {
 }
 
 void GrpcLockClient::TellWaiting(absl::string_view why) {
+  Tell(absl::StrCat("waiting for the lock server: address=", options_.address, " cause=", why));
+}
+
+void GrpcLockClient::Tell(const std::string& waiting) {
   const auto now = std::chrono::steady_clock::now();
   {
     MutexLock lock(&mu_);
-    if (told_ == why && now - told_at_ < kTellInterval) return;
-    told_ = std::string(why);
+    if (told_ == waiting && now - told_at_ < kTellInterval) return;
+    told_ = waiting;
     told_at_ = now;
   }
-  WEFT_LOG_INFO("waiting for the lock server: address={} cause={}", options_.address,
-                std::string(why));
+  WEFT_LOG_INFO("{}", waiting);
 }
 
 template <typename Request, typename Response>

@@ -144,8 +144,10 @@ class GrpcLockClient : public LockClient {
   absl::StatusOr<SessionPtr> Live() ABSL_LOCKS_EXCLUDED(mu_);
   void End(const SessionPtr& state, const absl::Status& why);
   absl::Status TakeContext(const v1::RunContext& context);
-  // Says in the log why a session cannot begin yet; the same reason now and then.
-  void TellWaiting(absl::string_view why) ABSL_LOCKS_EXCLUDED(mu_);
+  // Says in the log why a session cannot begin yet.
+  void TellWaiting(absl::string_view why);
+  // Says in the log what is waited for; the same now and then.
+  void Tell(const std::string& waiting) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Fills in context and incarnation, and calls until there is an answer.
   template <typename Request, typename Response>
@@ -171,7 +173,7 @@ class GrpcLockClient : public LockClient {
   mutable Mutex mu_;
   SessionPtr state_ ABSL_GUARDED_BY(mu_);
   std::vector<RunInfo::DataSet> data_sets_ ABSL_GUARDED_BY(mu_);
-  std::string told_ ABSL_GUARDED_BY(mu_);  // why no session could begin
+  std::string told_ ABSL_GUARDED_BY(mu_);  // what was waited for
   std::chrono::steady_clock::time_point told_at_ ABSL_GUARDED_BY(mu_);
 
   std::thread heartbeats_;  // of the caller of EnsureSession

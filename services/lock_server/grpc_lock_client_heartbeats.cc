@@ -21,7 +21,6 @@ constexpr absl::Duration kPrepareInterval = absl::Milliseconds(200);
 absl::Status GrpcLockClient::AwaitPrepared() {
   const Peer peer = {RoleName(ServerRole::kLock), options_.address};
   uint64_t known_servers = 0;  // all of them, at once
-  bool told = false;
   while (true) {
     WEFT_ASSIGN_OR_RETURN(const SessionPtr state, Live());
     v1::RunPhase phase = v1::RUN_PHASE_UNSPECIFIED;
@@ -34,7 +33,6 @@ absl::Status GrpcLockClient::AwaitPrepared() {
     WEFT_RETURN_IF_ERROR(status);
     if (phase == v1::RUN_PHASE_FAILED) return absl::FailedPreconditionError("the run has failed");
     if (phase != v1::RUN_PHASE_PREPARING && phase != v1::RUN_PHASE_REWINDING) return status;
-    if (!std::exchange(told, true)) WEFT_LOG_INFO("waiting for the run's servers");
     if (!acquiring_.flag()->WaitFor(kPrepareInterval)) return absl::CancelledError("stopped");
   }
 }
@@ -96,6 +94,7 @@ absl::StatusOr<v1::RunPhase> GrpcLockClient::Heartbeat(const SessionPtr& state,
     *known_servers = servers.revision;
     places_->SetServers(std::move(servers));
   }
+  if (!response.waits_for().empty()) Tell("the run " + response.waits_for());
   for (const Token token : response.void_tokens()) {
     WEFT_LOG_WARNING("grant is void: token={}", token);
     places_->DropGrant(token);

@@ -89,6 +89,7 @@ ServerUnaryReactor* LockServiceImpl::Heartbeat(CallbackServerContext* context,
                           run_->Heartbeat(request->incarnation(), tokens, request->progress()));
     response->mutable_void_tokens()->Add(ended.begin(), ended.end());
     response->set_phase(PhaseToProto(run_->phase()));
+    response->set_waits_for(run_->waits_for());
     const ServerList servers = run_->servers();
     if (servers.revision != request->known_servers()) {
       *response->mutable_servers() = ServerListToProto(servers);

@@ -54,18 +54,31 @@ std::optional<OrderBook::Wanted> OrderBook::Take(StoreId server, uint64_t id) {
   return taken;
 }
 
-void OrderBook::HoldBack(StoreId server, const std::string& key, SteadyTime now) {
-  Failure& failure =
-      failures_[server].try_emplace(key, Failure{Backoff(Pauses(), last_id_), now}).first->second;
+void OrderBook::HoldBack(StoreId server, const std::string& key, const absl::Status& cause,
+                         SteadyTime now) {
+  Failure& failure = failures_[server]
+                         .try_emplace(key, Failure{Backoff(Pauses(), last_id_), now, cause})
+                         .first->second;
   failure.until = now + absl::ToChronoNanoseconds(*failure.backoff.Next(now));
+  failure.cause = cause;
   failure.due = false;
 }
 
-bool OrderBook::IsHeldBack(StoreId server, const std::string& key, SteadyTime now) const {
+const OrderBook::Failure* OrderBook::Find(StoreId server, const std::string& key) const {
   const auto failures = failures_.find(server);
-  if (failures == failures_.end()) return false;
+  if (failures == failures_.end()) return nullptr;
   const auto failure = failures->second.find(key);
-  return failure != failures->second.end() && now < failure->second.until;
+  return failure == failures->second.end() ? nullptr : &failure->second;
+}
+
+bool OrderBook::IsHeldBack(StoreId server, const std::string& key, SteadyTime now) const {
+  const Failure* const failure = Find(server, key);
+  return failure != nullptr && now < failure->until;
+}
+
+absl::Status OrderBook::CauseOf(StoreId server, const std::string& key) const {
+  const Failure* const failure = Find(server, key);
+  return failure == nullptr ? absl::OkStatus() : failure->cause;
 }
 
 bool OrderBook::AnyIsDue(SteadyTime now) {

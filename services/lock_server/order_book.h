@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
 #include "services/common/clock.h"
 #include "services/common/retry.h"
 #include "services/common/store_sync.h"
@@ -37,9 +38,11 @@ class OrderBook {
   // wanted any more, or of another life.
   std::optional<Wanted> Take(StoreId server, uint64_t id);
 
-  // The order failed there.
-  void HoldBack(StoreId server, const std::string& key, SteadyTime now);
+  // The order failed there, because of `cause`.
+  void HoldBack(StoreId server, const std::string& key, const absl::Status& cause, SteadyTime now);
   bool IsHeldBack(StoreId server, const std::string& key, SteadyTime now) const;
+  // Why the order failed there last; OK when it has not, or has been done since.
+  absl::Status CauseOf(StoreId server, const std::string& key) const;
   // Whether the time of an order that is held back is over: once for each.
   bool AnyIsDue(SteadyTime now);
   // What kept orders from succeeding may be over: all are told again at once.
@@ -49,9 +52,12 @@ class OrderBook {
   struct Failure {
     Backoff backoff;
     SteadyTime until;
+    absl::Status cause;
     bool due = false;  // and told of
   };
   using Failures = absl::flat_hash_map<std::string, Failure>;
+
+  const Failure* Find(StoreId server, const std::string& key) const;
 
   uint64_t last_id_;
   absl::flat_hash_map<StoreId, absl::flat_hash_map<std::string, uint64_t>> ids_;

@@ -197,6 +197,9 @@ class RunCoordinator {
   RunProgress progress() const;
   ServerList servers() const;
   RunPhase phase() const;
+  // What keeps a run of a cluster from training, as "waits for servers: ...", by role and address,
+  // and why; for people. Empty: nothing.
+  std::string waits_for() const;
   // A copy of all that is durable.
   RunState state() const;
 
@@ -329,9 +332,12 @@ class RunCoordinator {
   bool AllParams(bool (*has)(const ParamServerState&, const RunState&)) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   ServerList Servers() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::string MissingServers() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);  // for people
+  std::string WaitsFor() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // Orders (run_coordinator_orders.cc).
   KeepList MakeKeepList() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  static std::string RestoreKey(Generation generation);
   std::vector<OrderBook::Wanted> OrdersForParams(const ServerRecord& server, uint32_t index) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::vector<OrderBook::Wanted> OrdersForPartitions(const ServerRecord& server)

@@ -139,11 +139,8 @@ RunView RunCoordinator::View(bool with_buckets) const {
   } else if (AwaitsPush()) {
     view.reason = MissingCheckpoint();
     view.missing_checkpoint = plan_.cluster->init_path;
-  } else if (!state_.parameters_ready && plan_.cluster.has_value()) {
-    view.reason = absl::StrCat("waits for ", plan_.cluster->num_param_servers,
-                               " parameter servers to be ready");
-  } else if (view.phase == RunPhase::kRunning && view.servers.partition_servers.empty()) {
-    view.reason = "waits for a partition server";
+  } else if (const std::string waits_for = WaitsFor(); !waits_for.empty()) {
+    view.reason = waits_for;
   }
   const SteadyTime now = clock_.SteadyNow();
   for (const auto& [id, session] : state_.sessions) {

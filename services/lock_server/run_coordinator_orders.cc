@@ -55,6 +55,10 @@ KeepList RunCoordinator::keep_list() const {
   return MakeKeepList();
 }
 
+std::string RunCoordinator::RestoreKey(Generation generation) {
+  return absl::StrCat("restore/", generation);
+}
+
 std::vector<OrderBook::Wanted> RunCoordinator::OrdersForParams(const ServerRecord& server,
                                                                uint32_t index) const {
   std::vector<OrderBook::Wanted> orders;
@@ -74,7 +78,7 @@ std::vector<OrderBook::Wanted> RunCoordinator::OrdersForParams(const ServerRecor
          origin != nullptr ? origin->versions : std::vector<PartitionVersion>()) {
       if (version.key.entity_type == kSnapshotType) AddPlaces(version, &restore.snapshots);
     }
-    orders.push_back({absl::StrCat("restore/", generation), std::move(restore)});
+    orders.push_back({RestoreKey(generation), std::move(restore)});
     return orders;
   }
   const int64_t next_pass = state_.position.pass + 1;
@@ -243,7 +247,7 @@ absl::Status RunCoordinator::TakeResult(const ServerInfo& server, const OrderRes
   if (const auto* verify = std::get_if<VerifyShard>(order)) {
     if (!result.status.ok() && !absl::IsNotFound(result.status) &&
         !absl::IsDataLoss(result.status)) {
-      orders_.HoldBack(server.store_id, taken->key, clock_.SteadyNow());
+      orders_.HoldBack(server.store_id, taken->key, result.status, clock_.SteadyNow());
       return absl::OkStatus();  // not an answer; asked again
     }
     const auto suspects = suspects_.find(verify->shard);
@@ -260,7 +264,7 @@ absl::Status RunCoordinator::TakeResult(const ServerInfo& server, const OrderRes
   if (!result.status.ok()) {
     Event(absl::StrCat("an order failed at ", server.address, ": ",
                        std::string(result.status.message())));
-    orders_.HoldBack(server.store_id, taken->key, clock_.SteadyNow());
+    orders_.HoldBack(server.store_id, taken->key, result.status, clock_.SteadyNow());
     if (!absl::IsNotFound(result.status) && !absl::IsDataLoss(result.status)) {
       return absl::OkStatus();
     }
@@ -277,7 +281,8 @@ absl::Status RunCoordinator::TakeResult(const ServerInfo& server, const OrderRes
     const bool asked =
         result.stored->version == snapshot->version && state_.manifests.Holds(snapshot->version);
     if (!asked || !CheckShards(*result.stored).ok() || !CheckPlaces(*result.stored).ok()) {
-      orders_.HoldBack(server.store_id, taken->key, clock_.SteadyNow());
+      orders_.HoldBack(server.store_id, taken->key,
+                       absl::InternalError("stored otherwise than ordered"), clock_.SteadyNow());
       return absl::OkStatus();  // ordered again
     }
     ++sync_revision_;  // memory stores are to persist it

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "services/common/status_macros.h"
 #include "services/lock_server/run_coordinator.h"
 
@@ -119,6 +120,49 @@ ServerList RunCoordinator::Servers() const {
 ServerList RunCoordinator::servers() const {
   MutexLock lock(&mu_);
   return Servers();
+}
+
+std::string RunCoordinator::MissingServers() const {
+  std::vector<std::string> missing;
+  int params = 0;
+  bool stores = false;
+  for (const ServerRecord& server : state_.servers) {
+    if (server.retired) continue;
+    const bool live = IsLive(server);
+    const std::string named =
+        absl::StrCat("the ", RoleName(server.info.role), " at ", server.info.address);
+    if (server.info.role == ServerRole::kParam) ++params;
+    if (!live) {
+      missing.push_back(named + " is silent");
+    } else if (server.info.role == ServerRole::kPartition) {
+      stores = true;
+    } else if (lives_.at(server.info.store_id).params.generation != state_.generation) {
+      const absl::Status cause =
+          orders_.CauseOf(server.info.store_id, RestoreKey(state_.generation));
+      missing.push_back(absl::StrCat(named, " has no parameters yet", cause.ok() ? "" : ": ",
+                                     std::string(cause.message())));
+    }
+  }
+  const int wanted = plan_.cluster->num_param_servers;
+  if (params < wanted) {
+    missing.push_back(
+        absl::StrCat(wanted - params, " of ", wanted, " parameter servers have not registered"));
+  }
+  if (state_.parameters_ready && stores) return "";
+  if (!stores) missing.push_back("no partition server is there");
+  return absl::StrCat("waits for servers: ", absl::StrJoin(missing, "; "));
+}
+
+std::string RunCoordinator::WaitsFor() const {
+  const bool wants_to = plan_.cluster.has_value() && !state_.failure.has_value() &&
+                        !state_.paused && !AwaitsEdges() && !Done();
+  if (!wants_to) return "";
+  return AwaitsPush() ? MissingCheckpoint() : MissingServers();
+}
+
+std::string RunCoordinator::waits_for() const {
+  MutexLock lock(&mu_);
+  return WaitsFor();
 }
 
 absl::StatusOr<StoreInstructions> RunCoordinator::Sync(const StoreReport& report) {

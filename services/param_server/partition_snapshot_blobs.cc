@@ -19,6 +19,11 @@ absl::string_view Segment(const std::string& bytes, int64_t index) {
                                          static_cast<size_t>(SegmentBytes(size, index)));
 }
 
+absl::Status At(const absl::StatusOr<std::string>& address, const absl::Status& status) {
+  if (!address.ok()) return status;
+  return Annotate(status, absl::StrCat(RoleName(ServerRole::kPartition), " at ", *address));
+}
+
 }  // namespace
 
 void PartitionSnapshotBlobs::SetServers(ServerList servers) {
@@ -62,7 +67,7 @@ absl::StatusOr<VersionInfo> PartitionSnapshotBlobs::Store(const StoreSnapshot& o
     if (place.ok()) {
       AddReplica(*place, &stored.shards[0].places);
     } else {
-      status = place.status();
+      status = At(address, place.status());
     }
   }
   if (wanted == 0 || stored.shards[0].places.size() < wanted) return status;
@@ -94,6 +99,7 @@ absl::StatusOr<ParamSnapshot> PartitionSnapshotBlobs::Read(const VersionInfo& ve
                               return absl::OkStatus();
                             });
     if (status.ok()) return ParamSnapshot::Decode(bytes);
+    status = At(address, status);
   }
   return Annotate(status, absl::StrCat("cannot read the snapshot of parameter server ",
                                        version.version.key.partition));

@@ -133,7 +133,8 @@ TEST(ClusterTroublesTest, ATrainerThatComesBeforeTheOtherServersJoinsOnceTheyCom
   const Program lock_server = cluster.LockServer();
   const Program trainer = cluster.Trainer();
   cluster.Await([](const v1::GetRunStateResponse& state) { return state.trainers_size() == 1; });
-  if (NumParamServers() > 0) AwaitSaid(trainer.get(), "waiting for the run's servers");
+  AwaitSaid(trainer.get(), "the run waits for servers: ");
+  EXPECT_THAT(trainer->err(), HasSubstr("no partition server is there"));
 
   const Program partitions = cluster.PartitionServer();
   const Program params = NumParamServers() > 0 ? cluster.ParamServer() : nullptr;

@@ -350,6 +350,41 @@ TEST(ClusterServersTest, ServersThatCouldNotBeHeardHaveLostNothing) {
   EXPECT_EQ(run.coordinator->context().generation, 1u);
 }
 
+TEST(ClusterServersTest, WhatTheRunWaitsForIsNamedByRoleAndAddressWithTheCause) {
+  ClusterRun run(MakeClusterPlan(1, 2));
+  EXPECT_EQ(run.coordinator->waits_for(),
+            "waits for servers: 2 of 2 parameter servers have not registered; no partition server "
+            "is there");
+
+  ASSERT_THAT(run.Report(PartitionServer(kDiskStore, 1)), IsOk());
+  ASSERT_THAT(run.ReportParams(ParamServer(21), 0, 0), IsOk());
+  EXPECT_EQ(run.coordinator->waits_for(),
+            "waits for servers: the parameter server at host:21 has no parameters yet; 1 of 2 "
+            "parameter servers have "
+            "not registered");
+
+  const auto told = run.ReportParams(ParamServer(22, 102), 0, 0);
+  const auto restore = FindOrder<RestoreParameters>(*told);
+  ASSERT_TRUE(restore.has_value());
+  ASSERT_THAT(
+      run.ReportParams(ParamServer(22, 102), 0, 0,
+                       {{restore->first, absl::UnavailableError("store at X"), std::nullopt}}),
+      IsOk());
+  ASSERT_THAT(run.ReportParams(ParamServer(21), 1, 0), IsOk());
+  EXPECT_EQ(run.coordinator->waits_for(),
+            "waits for servers: the parameter server at host:22 has no parameters yet: store at X");
+
+  ASSERT_THAT(run.ReportParams(ParamServer(22, 102), 1, 0), IsOk());
+  EXPECT_EQ(run.coordinator->waits_for(), "");
+  EXPECT_EQ(run.coordinator->View(false).reason, "");
+  run.clock.Advance(absl::FromChrono(run.plan.cluster->lease));
+  EXPECT_EQ(run.coordinator->waits_for(),
+            "waits for servers: the partition server at host:11 is silent; the parameter server at "
+            "host:21 is silent; "
+            "the parameter server at host:22 is silent; no partition server is there");
+  EXPECT_EQ(run.coordinator->View(false).reason, run.coordinator->waits_for());
+}
+
 TEST(ClusterServersTest, AParameterServerTooManyIsRefused) {
   ClusterRun run(MakeClusterPlan(1, 1));
   ASSERT_THAT(run.ReportParams(ParamServer(21), 0, 0), IsOk());
