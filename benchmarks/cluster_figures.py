@@ -7,7 +7,7 @@
              trainer has begun another bucket
   requeue    seconds from the SIGKILL of a trainer until its buckets are free, beyond the lease
 
-The graph comes from WEFT_DATA_DIR. Figures are taken from the processes' logs and from /proc.
+The graph comes from WEFT_DATA_DIR. Figures are taken from the processes' logs and metrics.
 
   WEFT_DATA_DIR=~/data benchmarks/cluster_figures.py [waiting memory recovery requeue]
 """
@@ -24,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from compare_cluster import prepare  # noqa: E402
@@ -53,6 +54,10 @@ class Cluster:
                 if re.search(rf"[/\0]{name}\0", command + "\0"):
                     return int(child)
         return None
+
+    def metrics_address(self, name):
+        path = self.folder / "metrics" / name
+        return path.read_text().strip() or None if path.exists() else None
 
     def lines(self, name, pattern):
         """(time, match) of the lines of a log."""
@@ -114,34 +119,50 @@ def waiting(weft, folder):
                       flush=True)
 
 
-def resident(pid):
-    try:
-        status = pathlib.Path(f"/proc/{pid}/status").read_text()
-    except FileNotFoundError:
-        return 0
-    return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) * 1024
+def scrape(address):
+    """The samples of a process' metrics, by name with labels."""
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=5) as page:
+        lines = page.read().decode().splitlines()
+    samples = (line.rsplit(" ", 1) for line in lines if line and line[0] != "#")
+    return {name: float(value) for name, value in samples}
 
 
 def memory(weft, folder):
-    config = prepare(folder, weft, partitions=8, epochs=10)
-    entities = sum(int(p.read_text()) for p in (folder / "entities").glob("entity_count_all_*"))
-    # The versions of the last manifest and the current ones, with a sum for each row.
-    kept = 2 * entities * (100 + 1) * 4
-    servers = ("partition-server-0", "partition-server-1")
+    for dimension, epochs in ((100, 10), (400, 4)):
+        memory_of(weft, folder / str(dimension), dimension, epochs)
+
+
+def memory_of(weft, folder, dimension, epochs):
+    """What must be kept is what the lock server names in its lists, and what trainers store."""
+    folder.mkdir()
+    config = prepare(folder, weft, partitions=8, epochs=epochs, dimension=dimension)
     cluster = Cluster(weft, config, folder / "memory", "memory")
-    pids = [cluster.wait_for(lambda s=s: cluster.pid(s)) for s in servers]
-    cluster.wait_until_all_train(0)
-    empty = sum(resident(p) for p in pids)
-    taken = []
+    names = ("lock-server", "partition-server-0", "partition-server-1")
+    addresses = [cluster.wait_for(lambda n=n: cluster.metrics_address(n)) for n in names]
+    empty = sum(scrape(a)["process_resident_memory_bytes"] for a in addresses[1:])
+    looks = []
     while cluster.process.poll() is None:
-        now = sum(resident(p) for p in pids)
-        if now > 0:
-            taken.append(now)
+        try:
+            lock, *servers = [scrape(a) for a in addresses]
+        except OSError:
+            break  # it ends
+        blobs = [f'weft_partition_blob_bytes{{storage="memory",state="{s}"}}'
+                 for s in ("whole", "uploading")]
+        whole, stored = (sum(s[b] for s in servers) for b in blobs)
+        # Before there is a checkpoint little is kept, and the programs are most of it.
+        if lock["weft_lock_checkpoint_version"] > 0:
+            looks.append((lock["weft_lock_kept_bytes"] + stored, whole + stored,
+                          sum(s["process_resident_memory_bytes"] for s in servers)))
         time.sleep(0.1)
     cluster.finish()
-    print(f"memory, both servers: at the first bucket {empty / 1e6:.0f} MB, median "
-          f"{statistics.median(taken) / 1e6:.0f} MB, peak {max(taken) / 1e6:.0f} MB; two versions "
-          f"of every partition are {kept / 1e6:.0f} MB", flush=True)
+    beyond = sorted((taken - kept) / kept for kept, _, taken in looks)
+    kept, held, taken = (sorted(v) for v in zip(*looks))
+    middle = len(looks) // 2
+    print(f"memory, d={dimension}, both servers, {len(looks)} looks, median and most: to be kept "
+          f"{kept[middle] / 1e6:.0f} and {kept[-1] / 1e6:.0f} MB, blobs {held[middle] / 1e6:.0f} "
+          f"and {held[-1] / 1e6:.0f} MB, resident {taken[middle] / 1e6:.0f} and "
+          f"{taken[-1] / 1e6:.0f} MB, of that the programs at their start {empty / 1e6:.0f} MB; "
+          f"beyond what is kept {beyond[middle]:.1%} and {beyond[-1]:.1%}", flush=True)
 
 
 def recovery(weft, folder):

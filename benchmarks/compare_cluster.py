@@ -21,13 +21,13 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "scripts/li
 import peers  # noqa: E402
 
 
-def prepare(folder, weft, partitions, epochs):
+def prepare(folder, weft, partitions, epochs, dimension=100):
     config = {
         "entity_path": f"{folder}/entities", "edge_paths": [f"{folder}/train"],
         "checkpoint_path": f"{folder}/model",
         "entities": {"all": {"num_partitions": partitions}},
         "relations": [{"name": "all_edges", "lhs": "all", "rhs": "all", "operator": "none"}],
-        "dimension": 100, "comparator": "dot", "loss_fn": "softmax", "lr": 0.1,
+        "dimension": dimension, "comparator": "dot", "loss_fn": "softmax", "lr": 0.1,
         "num_epochs": epochs, "batch_size": 1000, "num_batch_negs": 50, "num_uniform_negs": 50,
         "eval_fraction": 0, "workers": 2,
     }

@@ -44,10 +44,21 @@ class PlaceTable {
   void RemoveStore(StoreId store);
 
   const absl::flat_hash_map<PartitionVersion, Shards>& versions() const { return versions_; }
-  void Clear() { versions_.clear(); }
+
+  // Bytes of what is in the table, at each of its places; without edges, which never change.
+  int64_t bytes() const { return bytes_; }
+  // Of versions that are not in it any more; only grows. Stores may still hold some.
+  int64_t dropped_bytes() const { return dropped_bytes_; }
 
  private:
+  void Drop(const PartitionVersion& version, const Shards& shards);
+  // Removes the places of which `gone` says so.
+  template <typename Gone>
+  void RemovePlaces(const PartitionVersion& version, ShardInfo* shard, Gone gone);
+
   absl::flat_hash_map<PartitionVersion, Shards> versions_;
+  int64_t bytes_ = 0;
+  int64_t dropped_bytes_ = 0;
 };
 
 }  // namespace weft

@@ -67,6 +67,7 @@ RunMetrics RunCoordinator::metrics() const {
         server.info.role == ServerRole::kParam ? metrics.param_servers : metrics.partition_servers;
     ++(server.retired ? role.retired : IsLive(server) ? role.live : role.silent);
   }
+  metrics.kept_bytes = state_.places.bytes();
   for (const auto& [token, manifest] : state_.manifests.manifests()) {
     if (manifest.state == Manifest::State::kPending) ++metrics.pending_checkpoints;
     if (manifest.state != Manifest::State::kCommitted) continue;

@@ -142,6 +142,8 @@ void WriteServers(const RunMetrics& run, MetricsPage* page) {
   };
   servers("partition", run.partition_servers);
   servers("param", run.param_servers);
+  page->AddGauge("weft_lock_kept_bytes", "Bytes that partition servers must keep, without edges.",
+                 {}, static_cast<double>(run.kept_bytes));
 }
 
 void WriteCheckpoints(const RunMetrics& run, MetricsPage* page) {

@@ -43,6 +43,7 @@ struct RunMetrics {
   double oldest_grant_seconds = 0;
   Servers partition_servers;
   Servers param_servers;
+  int64_t kept_bytes = 0;
   int64_t checkpoint_version = 0;
   double checkpoint_age_seconds = 0;
   int64_t pending_checkpoints = 0;

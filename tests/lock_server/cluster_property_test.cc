@@ -311,6 +311,14 @@ class World {
     if (state.position.pass > last_pass_) ++passes_;
     last_pass_ = state.position.pass;
 
+    int64_t bytes = 0;
+    for (const auto& [version, shards] : state.places.versions()) {
+      for (const ShardInfo& shard : shards) {
+        bytes += shard.size_bytes * static_cast<int64_t>(shard.places.size());
+      }
+    }
+    ASSERT_EQ(state.places.bytes(), bytes);
+
     std::map<PartitionId, SessionId> owners;
     for (const auto& [token, grant] : state.grants) {
       ASSERT_TRUE(state.sessions.contains(grant.session));

@@ -165,6 +165,23 @@ TEST(RunMetricsTest, TheMatrixAndTheCountsOfBucketsAgree) {
   EXPECT_EQ(page.Value("weft_lock_buckets{state=done}"), 1);
 }
 
+TEST(RunMetricsTest, WhatMustBeKeptIsTheCurrentVersionsAtAllTheirPlaces) {
+  RunPlan plan = MakeClusterPlan(2);
+  plan.cluster->partition_replicas = 2;
+  MeasuredRun run(plan);
+  EXPECT_EQ(run.Value("weft_lock_kept_bytes"), 0);
+  WEFT_CHECK(run.Report(PartitionServer(13, 1)).ok());
+  const std::vector<Place> both = {{11, 0}, {13, 0}};
+
+  const Grant first = run.MustAcquire(kAnna, 1);
+  ASSERT_THAT(run.Release(kAnna, first, both), IsOk());
+  const double partitions = static_cast<double>(first.partitions.size());
+  EXPECT_EQ(run.Value("weft_lock_kept_bytes"), partitions * 2 * 2 * 500) << "shards, replicas";
+
+  ASSERT_THAT(run.coordinator->ForgetStore(13), IsOk());
+  EXPECT_EQ(run.Value("weft_lock_kept_bytes"), partitions * 2 * 500);
+}
+
 TEST(RunMetricsTest, TooManyBucketsAreToldByStateOnly) {
   MeasuredRun run(MakeClusterPlan(65));
 
