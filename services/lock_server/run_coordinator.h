@@ -219,7 +219,9 @@ class RunCoordinator {
     uint64_t free_bytes = 0;
     ParamServerState params;
     bool reported = false;  // since this start
-    uint64_t swept = 0;     // garbage_ at its last keep list
+    // At its last keep list.
+    uint64_t swept = 0;         // garbage_
+    int64_t dropped_bytes = 0;  // of the place table
     std::optional<SteadyTime> sweep_time;
   };
   struct PinnedVersion {
@@ -328,6 +330,9 @@ class RunCoordinator {
   bool MayRegister(const Place& place, const ServerRecord* server)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status RegisterServer(const ServerInfo& server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Whether the server is to have a keep list now.
+  bool SweepIsDue(const ServerInfo& server, const ServerLife& life) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status TakeReport(const StoreReport& report) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool AllParams(bool (*has)(const ParamServerState&, const RunState&)) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

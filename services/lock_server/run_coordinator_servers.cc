@@ -8,6 +8,12 @@
 #include "services/lock_server/run_coordinator.h"
 
 namespace weft {
+namespace {
+
+// Memory stores sweep as soon as garbage is such a part of what is kept.
+constexpr int64_t kKeptForGarbage = 20;
+
+}  // namespace
 
 const ServerRecord* RunCoordinator::FindServer(StoreId store) const {
   for (const ServerRecord& server : state_.servers) {
@@ -195,16 +201,26 @@ absl::StatusOr<StoreInstructions> RunCoordinator::Sync(const StoreReport& report
     }
   } else {
     instructions.orders = orders_.Number(server.store_id, OrdersForPartitions(record), now);
-    const bool due =
-        !life.sweep_time.has_value() || now - *life.sweep_time >= plan_.cluster->sweep_interval;
-    if (life.swept != garbage_ && due) {
+    if (SweepIsDue(server, life)) {
       instructions.keep_list = MakeKeepList();
       life.swept = garbage_;
+      life.dropped_bytes = state_.places.dropped_bytes();
       life.sweep_time = now;
     }
   }
   instructions.revision = sync_revision_;
   return instructions;
+}
+
+bool RunCoordinator::SweepIsDue(const ServerInfo& server, const ServerLife& life) const {
+  if (life.swept == garbage_) return false;
+  if (!life.sweep_time.has_value() ||
+      clock_.SteadyNow() - *life.sweep_time >= plan_.cluster->sweep_interval) {
+    return true;
+  }
+  // What is for nothing is in the way there.
+  const int64_t garbage = state_.places.dropped_bytes() - life.dropped_bytes;
+  return !server.durable && garbage >= state_.places.bytes() / kKeptForGarbage;
 }
 
 absl::Status RunCoordinator::RegisterServer(const ServerInfo& server) {

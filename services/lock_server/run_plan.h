@@ -28,7 +28,8 @@ struct ClusterOptions {
   int partition_replicas = 1;
   Duration store_lost_after = std::chrono::minutes(15);
   Duration checkpoint_interval = std::chrono::minutes(20);  // of manifests within a pass
-  Duration sweep_interval = std::chrono::seconds(1);        // of keep lists to a server, at least
+  // Of keep lists to a server, at least; one with memory has more when there is much to drop.
+  Duration sweep_interval = std::chrono::seconds(1);
   int num_param_servers = 0;
   // The bytes of a state, for the manifests that partition servers keep; unset: they keep none.
   std::function<std::string(const RunState&)> encode_state;

@@ -1,4 +1,6 @@
 // weft-partition-server: keeps versions of partitions for a run of a cluster.
+#include <malloc.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <cstdio>
@@ -28,6 +30,7 @@ namespace {
 
 constexpr int kWorkers = 8;
 constexpr int kBackgroundWorkers = 2;  // orders and copies
+constexpr int kHeaps = 2;
 
 struct Flags : StoreProcessFlags {
   int64_t memory_bytes = 0;
@@ -135,6 +138,8 @@ int Main(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : 2;
   }
   InitLogging("weft-partition-server", 0);
+  // Before there are threads. Each heap of a thread keeps the most that was ever received on it.
+  if (flags.store == "memory") mallopt(M_ARENA_MAX, kHeaps);
   const absl::Status status = Run(flags);
   if (status.ok()) return 0;
   WEFT_LOG_ERROR("partition server: {}", std::string(status.message()));

@@ -12,17 +12,22 @@ namespace weft {
 namespace {
 
 constexpr size_t kHugePage = size_t{2} << 20;
-constexpr size_t kPiece = 2 * kHugePage;
-constexpr size_t kMapped = kHugePage;  // what is smaller is the heap's
-constexpr size_t kUsedForOneKept = 10;
-constexpr size_t kMinKept = 2;
+constexpr size_t kPiece = 2 * kHugePage;           // of a whole segment, or nearly
+constexpr size_t kMinPiece = kPiece - (64 << 10);  // what is smaller is mapped by itself
+constexpr size_t kMinMapped = 256 << 10;           // what is smaller is the heap's
+constexpr size_t kUsedForOneKept = 32;
+constexpr size_t kMinKept = 1;
+
+char* Map(size_t bytes) {
+  void* const mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return mapped == MAP_FAILED ? nullptr : static_cast<char*>(mapped);
+}
 
 char* MapPiece() {
-  void* const mapped = mmap(nullptr, kPiece + kHugePage, PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (mapped == MAP_FAILED) return nullptr;
+  char* const begin = Map(kPiece + kHugePage);
+  if (begin == nullptr) return nullptr;
   // Begins at a huge page; what is before and behind goes back.
-  char* const begin = static_cast<char*>(mapped);
   const size_t before = (kHugePage - reinterpret_cast<uintptr_t>(begin) % kHugePage) % kHugePage;
   if (before > 0) munmap(begin, before);
   if (before < kHugePage) munmap(begin + before + kPiece, kHugePage - before);
@@ -38,7 +43,8 @@ SegmentMemory::~SegmentMemory() {
 
 char* SegmentMemory::Allocate(size_t bytes) {
   WEFT_CHECK(bytes <= kPiece);
-  if (bytes < kMapped) return new (std::nothrow) char[bytes];
+  if (bytes < kMinMapped) return new (std::nothrow) char[bytes];
+  if (bytes < kMinPiece) return Map(bytes);
   {
     MutexLock lock(&mu_);
     ++in_use_;
@@ -57,8 +63,8 @@ char* SegmentMemory::Allocate(size_t bytes) {
 }
 
 void SegmentMemory::Free(char* memory, size_t bytes) {
-  if (bytes < kMapped) {
-    delete[] memory;
+  if (bytes < kMinPiece) {
+    bytes < kMinMapped ? delete[] memory : static_cast<void>(munmap(memory, bytes));
     return;
   }
   {

@@ -1,8 +1,9 @@
-// SegmentMemory is memory for segments: mapped apart from the heap, in huge pages where there are
-// some, so that what is freed goes back at once and what is filled costs few page faults.
+// SegmentMemory is memory for segments: mapped apart from the heap, so that what is freed goes back
+// at once; whole ones in huge pages where there are some, so that filling them costs few page
+// faults.
 //
-// Some freed pieces are kept for the next upload: a tenth of what is in use. Thread-safety: all
-// methods may be called from any thread.
+// Some freed pieces are kept for the next upload: a small part of what is in use. Thread-safety:
+// all methods may be called from any thread.
 #pragma once
 
 #include <cstddef>

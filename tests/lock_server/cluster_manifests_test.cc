@@ -33,6 +33,7 @@ using testing::PartitionServer;
 using ::testing::SizeIs;
 using testing::StatusIs;
 using testing::StoredAt;
+using testing::TwoBuckets;
 
 TEST(ClusterManifestsTest, NothingIsGrantedBeforeTheParametersAreThere) {
   ClusterRun run(MakeClusterPlan(2, 2));
@@ -172,6 +173,28 @@ TEST(ClusterManifestsTest, TheKeepListHasWhatIsCurrentOfAManifestOrOfALiveGrant)
     if (partition.base != first.token) continue;
     EXPECT_THAT(keep, Not(Contains(PartitionVersion{partition.key, first.token})));
   }
+}
+
+// Of a run whose only versions are current ones, on a store that has had its first keep list.
+bool SweepsAtOnce(ClusterRun* run, const ServerInfo& store, const std::vector<Place>& places) {
+  uint64_t number = 0;
+  const Grant first = run->MustAcquire(kAnna, ++number);
+  WEFT_CHECK(run->Release(kAnna, first, places).ok());
+  run->clock.Advance(absl::Seconds(2));
+  WEFT_CHECK(run->Report(store)->keep_list.has_value());
+  // Nothing has come to an end since.
+  WEFT_CHECK(!run->Report(store)->keep_list.has_value());
+  const Grant second = run->MustAcquire(kAnna, ++number);
+  WEFT_CHECK(run->Release(kAnna, second, places).ok());
+  return run->Report(store)->keep_list.has_value();
+}
+
+TEST(ClusterManifestsTest, AMemoryStoreIsToSweepAsSoonAsThereIsMuchToDrop) {
+  MemoryRun memory(TwoBuckets());
+  DiskRun disk(TwoBuckets());
+
+  EXPECT_TRUE(SweepsAtOnce(&memory, PartitionServer(kMemoryStore, 1, false), kMemory));
+  EXPECT_FALSE(SweepsAtOnce(&disk, PartitionServer(kDiskStore, 1), kDisk));
 }
 
 TEST(ClusterManifestsTest, OldManifestsGoUnlessSomethingKeepsThem) {
