@@ -64,7 +64,8 @@ absl::Status Run(const StoreProcessFlags& flags) {
   GrpcBlobClient transfer(&channels, store->fence(), blobs_options);
   PartitionSnapshotBlobs blobs(&transfer);
   WorkPool workers(kWorkers);
-  ParamServiceImpl service(store.get(), &workers, &transfers);
+  ParamServiceImpl service(store.get(), &workers, &transfers,
+                           [&lock_server] { lock_server->Interrupt(); });
   ServerRunner::Options listen;
   listen.listen = flags.listen;
   listen.security = security;

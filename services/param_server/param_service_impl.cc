@@ -1,11 +1,21 @@
 #include "services/param_server/param_service_impl.h"
 
+#include "absl/strings/str_cat.h"
 #include "services/common/rpc/grpc_status.h"
 #include "services/common/rpc/proto_convert.h"
 #include "services/common/rpc/rpc_metrics.h"
 #include "services/param_server/param_convert.h"
 
 namespace weft {
+
+absl::Status ParamServiceImpl::Told(const absl::Status& status) {
+  if (status.ok()) return status;
+  const absl::Status failed = store_->failed();
+  if (failed.ok()) return status;
+  if (on_failure_ != nullptr) on_failure_();
+  return absl::UnavailableError(
+      absl::StrCat("this parameter server can write no more, and ends: ", failed.message()));
+}
 
 grpc::ServerUnaryReactor* ParamServiceImpl::Join(grpc::CallbackServerContext* context,
                                                  const v1::JoinRequest* request,
@@ -21,7 +31,7 @@ grpc::ServerUnaryReactor* ParamServiceImpl::Join(grpc::CallbackServerContext* co
       }
     }
     *response->mutable_context() = ToProto(store_->context());
-    reactor->Finish(ToGrpcStatus(page.status()));
+    reactor->Finish(ToGrpcStatus(Told(page.status())));
   });
   return reactor;
 }
@@ -44,7 +54,7 @@ grpc::ServerUnaryReactor* ParamServiceImpl::Push(grpc::CallbackServerContext* co
       }
     }
     *response->mutable_context() = ToProto(store_->context());
-    reactor->Finish(ToGrpcStatus(answer.status()));
+    reactor->Finish(ToGrpcStatus(Told(answer.status())));
   });
   return reactor;
 }

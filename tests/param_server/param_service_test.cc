@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "services/common/retry.h"
 #include "services/common/rpc/channel_pool.h"
 #include "services/common/rpc/server_runner.h"
 #include "services/param_server/cluster_param_client.h"
@@ -16,12 +17,14 @@
 #include "services/param_server/param_convert.h"
 #include "services/param_server/param_service_impl.h"
 #include "services/param_server/row_block_store.h"
+#include "tests/param_server/failing_push_log.h"
 #include "tests/param_server/store_fixture.h"
 #include "tests/testing/status_matchers.h"
 
 namespace weft {
 namespace {
 
+using testing::FailingPushLog;
 using testing::IsOk;
 using testing::StatusIs;
 using testing::StoreFixture;
@@ -47,7 +50,8 @@ class TestServer {
   void Start() {
     store =
         *RowBlockStore::Open({++incarnations_ + 1000 * static_cast<uint64_t>(share_.server)}, &log);
-    service_ = std::make_unique<ParamServiceImpl>(store.get(), &pool_);
+    service_ = std::make_unique<ParamServiceImpl>(store.get(), &pool_, nullptr,
+                                                  [this] { failed.Cancel(); });
     ServerRunner::Options options;
     if (!address.empty()) options.listen = address;
     auto runner = ServerRunner::Start(options, {service_.get()});
@@ -60,7 +64,9 @@ class TestServer {
     service_.reset();
   }
 
-  MemoryPushLog log;
+  MemoryPushLog memory;
+  FailingPushLog log{&memory};
+  CancelFlag failed;  // it has said that it can write no more
   std::unique_ptr<RowBlockStore> store;
   std::string address;
 
@@ -176,6 +182,27 @@ TEST_F(ParamServiceTest, TrainersGoOnAfterAServerHasRestarted) {
   for (Trainer* t : {a.get(), b.get(), a.get()}) EXPECT_THAT(t->client->Flush(), IsOk());
 
   ExpectEqual(a->state, b->state);
+}
+
+TEST_F(ParamServiceTest, TrainersOutliveAServerThatCanWriteNoMoreAndEnds) {
+  Start(1);
+  TestServer& server = *servers_[0];
+  auto trainer = AddTrainer();
+  server.log.fail_write = true;
+  Add(&trainer->state, 5, 1);
+  absl::Status flushed;
+  std::thread flush([&] { flushed = trainer->client->Flush(); });
+
+  server.failed.Wait();
+  server.Stop();
+  server.log.fail_write = false;
+  server.Start();
+  flush.join();
+
+  EXPECT_THAT(flushed, IsOk());
+  auto other = AddTrainer();
+  ExpectEqual(other->state, trainer->state);
+  EXPECT_EQ(other->state.unpartitioned[0].embeddings.row(5)[0], 2);
 }
 
 TEST_F(ParamServiceTest, ALargeTableIsJoinedInPages) {
