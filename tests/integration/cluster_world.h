@@ -37,6 +37,12 @@ inline TrainWorld::Options SmallWorld(nlohmann::json config = nlohmann::json::ob
   return options;
 }
 
+// A relation that parameter servers have something of.
+inline nlohmann::json WithOperator() {
+  return nlohmann::json::array({nlohmann::json(
+      {{"name", "knows"}, {"lhs", "user"}, {"rhs", "user"}, {"operator", "diagonal"}})});
+}
+
 inline LocalCluster::Options ClusterOf(const TrainWorld& world,
                                        const std::string& store = "rocksdb") {
   LocalCluster::Options options;
