@@ -222,25 +222,38 @@ TEST(LossOpsTest, SoftmaxOverSeveralTilesIsSoftmaxOverAll) {
   ForEveryTarget([] {
     const Problem whole(90, 50, 1);
     const Problem parts(90, 50, 1);
+    const Problem again(90, 50, 1);
+    // The largest score of all comes last, far above the first ones.
+    for (const Problem* p : {&whole, &parts, &again}) p->scores.at(89, 7) = 60;
     const int64_t violators = SoftmaxLoss(whole.tile());
 
     const OwnedRows state(2, 50);
     float* largest = state.row(0);
     float* sum = state.row(1);
     std::fill_n(largest, PaddedDim(50), -FLT_MAX);
+    constexpr std::pair<int64_t, int64_t> kTiles[] = {{0, 1}, {1, 50}, {51, 39}};
+    const OwnedRows largest_then(3, 50);
     int64_t found = 0;
-    for (const auto& [first, count] : {std::pair{0, 1}, {1, 50}, {51, 39}}) {
+    int t = 0;
+    for (const auto& [first, count] : kTiles) {
       found += SoftmaxAccumulate(parts.scores.tile().Rows(first, count), parts.pos(), largest, sum);
+      std::copy_n(largest, PaddedDim(50), largest_then.row(t++));
     }
     SoftmaxFinish(parts.tile(), largest, sum);
-    SoftmaxGradient(parts.scores.tile(), largest, sum, parts.grads.tile());
+    t = 0;
+    for (const auto& [first, count] : kTiles) {
+      SoftmaxGradientOfExponentials(parts.scores.tile().Rows(first, count), largest_then.row(t++),
+                                    largest, sum);
+    }
+    SoftmaxGradientOfScores(again.scores.tile(), largest, sum);
 
     EXPECT_EQ(found, violators);
     for (int64_t i = 0; i < 50; ++i) {
       EXPECT_NEAR(parts.loss()[i], whole.loss()[i], 1e-5);
       EXPECT_NEAR(parts.pos_grad()[i], whole.pos_grad()[i], 1e-6);
       for (int64_t j = 0; j < 90; ++j) {
-        ASSERT_NEAR(parts.grads.at(j, i), whole.grads.at(j, i), 1e-6);
+        ASSERT_NEAR(parts.scores.at(j, i), whole.grads.at(j, i), 1e-6);
+        ASSERT_NEAR(again.scores.at(j, i), whole.grads.at(j, i), 1e-6);
       }
     }
   });

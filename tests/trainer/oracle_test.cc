@@ -15,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "services/common/random.h"
+#include "services/trainer/fused/all_pass.h"
 #include "services/trainer/fused/fused_batch_step.h"
 #include "services/trainer/kernels/cpu.h"
 #include "services/trainer/nn/reference_factory.h"
@@ -172,17 +173,18 @@ TEST_P(OracleTest, AllNegativesOfTheSideThatIsNotFeaturizedAgree) {
   }
 }
 
-// The sizes of real runs: several vector registers a row, GEMMs of their usual shape, candidates of
-// `all` in more than one tile.
+// The sizes of real runs: several vector registers a row, GEMMs of their usual shape, for `all`
+// candidates in more than one tile and queries in more than one block.
 TEST_P(OracleTest, LargeBatchesAgree) {
   struct Size {
     int dimension, num_edges, chunk_size, num_uniform_negs, num_entities;
     Negatives negatives;
   };
   uint64_t n = 0;
-  for (const Size& size : {Size{100, 300, 50, 50, 500, Negatives::kBatchAndUniform},
-                           Size{200, 120, 50, 500, 300, Negatives::kBatchAndUniform},
-                           Size{30, 8, 8, 0, 1700, Negatives::kAll}}) {
+  for (const Size& size :
+       {Size{100, 300, 50, 50, 500, Negatives::kBatchAndUniform},
+        Size{200, 120, 50, 500, 300, Negatives::kBatchAndUniform},
+        Size{30, 8, 8, 0, 1700, Negatives::kAll}, Size{20, 150, 50, 0, 500, Negatives::kAll}}) {
     for (const Operator op : {Operator::kNone, Operator::kAffine, Operator::kComplexDiagonal}) {
       for (const Loss loss : kLosses) {
         StepOptions options;
@@ -201,6 +203,16 @@ TEST_P(OracleTest, LargeBatchesAgree) {
       }
     }
   }
+}
+
+// More candidates than the fused step keeps exponentials of: the others' are computed twice.
+TEST_P(OracleTest, AllNegativesOfManyEntitiesAgree) {
+  StepOptions options;
+  options.comparator = GetParam();
+  options.negatives = Negatives::kAll;
+  options.num_entities = 131'500;
+  static_assert(131'500 > AllPass::kKeptFloats / RowStride(5));
+  ExpectAllAgree(options);
 }
 
 // With cos: no direction, no gradient. With the others an ordinary vector.

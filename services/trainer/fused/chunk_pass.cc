@@ -33,7 +33,8 @@ void ChunkPass::Begin(StepContext* context, SideRows* candidates, SideRows* quer
   d->pos = context->arena->Floats(m);
   d->pos_grad = context->arena->Floats(m);
   std::fill_n(d->pos_grad, m, 0.0f);
-  context->scoring.AllocateTile(d->candidates.rows.rows, m, context->arena, &d->tile);
+  context->scoring.AllocateTile(context->arena->Scores(d->candidates.rows.rows, m), context->arena,
+                                &d->tile);
 }
 
 void ChunkPass::Score(StepContext* context, bool whole, Direction* d) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <numeric>
 
 #include "services/common/check.h"
 #include "services/trainer/kernels/vector_ops.h"
@@ -70,17 +69,21 @@ void RowGradients::AllocateRows(int64_t max_product, Arena* arena) {
   finite_ = true;
 }
 
+void RowGradients::SetTarget(size_t i, int32_t row) {
+  targets_[i] = grads_.row(row);
+  fresh_[i] = written_[row] == 0;
+  written_[row] = 1;
+}
+
+void RowGradients::MakeRoom(int64_t num_targets) {
+  if (static_cast<int64_t>(targets_.size()) >= num_targets) return;
+  targets_.resize(static_cast<size_t>(num_targets));
+  fresh_.resize(static_cast<size_t>(num_targets));
+}
+
 void RowGradients::AddTo(const int32_t* rows, const RowBlock& block) {
-  if (static_cast<int64_t>(targets_.size()) < block.rows) {
-    targets_.resize(static_cast<size_t>(block.rows));
-    fresh_.resize(static_cast<size_t>(block.rows));
-  }
-  for (int64_t i = 0; i < block.rows; ++i) {
-    const int32_t row = rows[i];
-    targets_[i] = grads_.row(row);
-    fresh_[i] = written_[row] == 0;
-    written_[row] = 1;
-  }
+  MakeRoom(block.rows);
+  for (int64_t i = 0; i < block.rows; ++i) SetTarget(static_cast<size_t>(i), rows[i]);
   if (!AddRowsTo(block, targets_.data(), fresh_.data())) finite_ = false;
 }
 
@@ -88,11 +91,17 @@ void RowGradients::Add(int64_t first, const RowBlock& block) {
   AddTo(row_of_.data() + first, block);
 }
 
+ScatteredRows RowGradients::DenseTargets(Side side, int64_t first, int64_t count) {
+  MakeRoom(count);
+  for (int64_t i = 0; i < count; ++i) {
+    SetTarget(static_cast<size_t>(i), static_cast<int32_t>(dense_[Index(side)] + first + i));
+  }
+  return {.rows = targets_.data(), .fresh = fresh_.data(), .finite = &finite_};
+}
+
 void RowGradients::AddDense(Side side, int64_t first, const RowBlock& block) {
-  duplicates_.resize(static_cast<size_t>(block.rows));
-  std::iota(duplicates_.begin(), duplicates_.end(),
-            static_cast<int32_t>(dense_[Index(side)] + first));
-  AddTo(duplicates_.data(), block);
+  const ScatteredRows targets = DenseTargets(side, first, block.rows);
+  if (!AddRowsTo(block, targets.rows, targets.fresh)) finite_ = false;
 }
 
 ScatteredRows RowGradients::BeginProduct(SlotRange a, SlotRange b) {
@@ -109,9 +118,7 @@ ScatteredRows RowGradients::BeginProduct(SlotRange a, SlotRange b) {
         continue;
       }
       seen_in_[row] = product_;
-      targets_[i] = grads_.row(row);
-      fresh_[i] = written_[row] == 0;
-      written_[row] = 1;
+      SetTarget(i, row);
     }
   }
   return {.rows = targets_.data(), .fresh = fresh_.data(), .finite = &finite_};

@@ -41,7 +41,10 @@ class RowGradients {
 
   // Adds the rows of `block` to the gradients of slots first, first + 1, ...
   void Add(int64_t first, const RowBlock& block);
-  // Adds them to the gradients of rows first, first + 1, ... of a dense side's table.
+  // The targets of a product whose result is to be added to the gradients of rows first,
+  // first + 1, ... of a dense side's table. Valid until the next call of any kind.
+  ScatteredRows DenseTargets(Side side, int64_t first, int64_t count);
+  // Adds the rows of `block` to the same.
   void AddDense(Side side, int64_t first, const RowBlock& block);
   // The targets of a product whose result is to be added to the gradients of `a` and then `b`.
   // Valid until EndProduct, which comes after the product.
@@ -78,6 +81,9 @@ class RowGradients {
   static int Index(Side side) { return static_cast<int>(side); }
   int TableIndex(Side side) const { return shared_ ? 0 : Index(side); }
   void AddTo(const int32_t* rows, const RowBlock& block);
+  void MakeRoom(int64_t num_targets);
+  // Makes row `row` the i-th target.
+  void SetTarget(size_t i, int32_t row);
 
   BatchTables tables_;
   bool shared_ = false;

@@ -182,7 +182,7 @@ struct TileScorer::Impl {
   Impl(const ModelSpec& spec, int64_t dimension) : scoring(Ready(spec), spec.bias) {
     queries = scoring.Allocate(arena.Rows(kQueries, dimension), &arena);
     candidates = scoring.Allocate(arena.Rows(kCandidates, dimension), &arena);
-    scoring.AllocateTile(kQueries, kCandidates, &arena, &tile);
+    scoring.AllocateTile(arena.Scores(kQueries, kCandidates), &arena, &tile);
   }
   // Ready rows are normalized already.
   static Comparator Ready(const ModelSpec& spec) {

@@ -81,18 +81,17 @@ Queries Scoring::MakeQueries(const PreparedRows& rows, Arena* arena) const {
   return queries;
 }
 
-void Scoring::AllocateTile(int64_t candidates, int64_t queries, Arena* arena,
-                           ScoredTile* tile) const {
-  tile->scores = arena->Scores(candidates, queries);
-  tile->grads = tile->scores;
-  if (comparator_ == Comparator::kL2) tile->distances = arena->Scores(candidates, queries);
+void Scoring::AllocateTile(const Tile& scores, Arena* arena, ScoredTile* tile) const {
+  tile->scores = scores;
+  tile->grads = scores;
+  if (comparator_ == Comparator::kL2) tile->distances = arena->Scores(scores.rows, scores.cols);
   if (bias()) {
-    tile->row_sums = arena->Floats(candidates);
-    tile->column_sums = arena->Floats(queries);
+    tile->row_sums = arena->Floats(scores.rows);
+    tile->column_sums = arena->Floats(scores.cols);
   }
   if (distance()) {
-    tile->row_weights = arena->Floats(candidates);
-    tile->column_weights = arena->Floats(queries);
+    tile->row_weights = arena->Floats(scores.rows);
+    tile->column_weights = arena->Floats(scores.cols);
   }
   tile->close.clear();
   tile->num_mirrored = 0;

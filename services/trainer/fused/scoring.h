@@ -102,7 +102,8 @@ class Scoring {
                           const RowBlock& a_grads, const RowBlock& b_grads) const;
 
   Queries MakeQueries(const PreparedRows& rows, Arena* arena) const;
-  void AllocateTile(int64_t candidates, int64_t queries, Arena* arena, ScoredTile* tile) const;
+  // Space for what belongs to `scores`, themselves allocated: a tile of candidates and queries.
+  void AllocateTile(const Tile& scores, Arena* arena, ScoredTile* tile) const;
   // Scores `candidates` against all queries, into rows first, first + 1, ... of the tile.
   void ScoreRows(const PreparedRows& candidates, const Queries& queries, int64_t first,
                  ScoredTile* tile) const;

@@ -29,16 +29,11 @@ void FinishBatchQueries(StepContext* context, StepSide* side, const BatchQueries
 
 namespace {
 
-// Static operators act on all rows of their side, dynamic ones on queries only.
-bool HasStaticOperator(const StepContext& context, const StepSide& side) {
-  return side.op != nullptr && !context.dynamic_operator;
-}
-
 // Rows [first, first + count) from `input` to what is compared.
 void PrepareCandidates(StepContext* context, SideRows* rows, int64_t first, int64_t count) {
   const RowBlock input = rows->input.Slice(first, count);
   const PreparedRows plain = rows->plain.Slice(first, count);
-  if (HasStaticOperator(*context, *rows->side)) {
+  if (context->HasStaticOperator(*rows->side)) {
     context->operators->Forward(*rows->side->op, nullptr, input, plain.rows);
   } else if (input.data != plain.rows.data) {
     CopyRows(input, plain.rows);
@@ -52,7 +47,7 @@ bool IsDirect(const StepContext& context, const StepSide& side, const BatchQueri
   const Scoring& scoring = context.scoring;
   if (!context.dynamic_operator && !context.transposed()) return false;
   if (!side.batch_negatives() || scoring.normalizes() || scoring.distance() || scoring.bias() ||
-      HasStaticOperator(context, side)) {
+      context.HasStaticOperator(side)) {
     return false;
   }
   // The positives' N3 then goes with the queries' gradients.
@@ -79,7 +74,7 @@ SideRows LoadPositives(StepContext* context, StepSide* side, int64_t first_edge,
   rows.input = arena->Rows(num_rows, context->dim);
   const bool dynamic = side->op != nullptr && context->dynamic_operator;
   // A dynamic operator wants the rows as they were before the comparator's preparation.
-  const bool in_place = !HasStaticOperator(*context, *side) && !(dynamic && scoring.normalizes());
+  const bool in_place = !context->HasStaticOperator(*side) && !(dynamic && scoring.normalizes());
   rows.plain = scoring.Allocate(in_place ? rows.input : arena->Rows(num_rows, context->dim), arena);
   const RowBlock input = rows.input.Slice(0, num_positives);
   GatherRows(side->table, side->positives.subspan(first_edge, num_positives), side->global, input);
@@ -99,7 +94,7 @@ SideRows LoadPositives(StepContext* context, StepSide* side, int64_t first_edge,
 
 void KeepInPlace(StepContext* context, SideRows* rows, std::vector<const float*>* places) {
   const StepSide& side = *rows->side;
-  if (!context->scoring.plain() || side.global != nullptr || HasStaticOperator(*context, side) ||
+  if (!context->scoring.plain() || side.global != nullptr || context->HasStaticOperator(side) ||
       !CanReadInPlace(context->dim)) {
     return;
   }
@@ -151,7 +146,7 @@ void FinishSide(StepContext* context, SideRows* rows, const BatchQueries* batch)
   if (!rows->direct) {
     Regularize(context, rows->positives(), times, rows->positive_grads());
     scoring.PrepareBackward(rows->plain, rows->grads);
-    if (HasStaticOperator(*context, *rows->side)) {
+    if (context->HasStaticOperator(*rows->side)) {
       context->operators->Backward(op, nullptr, rows->input, rows->grads);
     }
     context->rows->Add(rows->positive_slots.first, rows->positive_grads());

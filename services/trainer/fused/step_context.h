@@ -64,6 +64,8 @@ struct StepContext {
     return sides[0].batch_negatives() && sides[1].batch_negatives() && !dynamic_operator;
   }
   StepSide& side(Side s) { return sides[static_cast<int>(s)]; }
+  // Static operators act on all rows of their side, dynamic ones on queries only.
+  bool HasStaticOperator(const StepSide& s) const { return s.op != nullptr && !dynamic_operator; }
 
   int64_t num_chunks() const { return (n + chunk_size - 1) / chunk_size; }
   int64_t PositivesOfChunk(int64_t chunk) const {

@@ -45,8 +45,9 @@ struct ScatteredRows {
 };
 
 // C[m, n] = A[m, k] B[k, n], or C += A B. A's element (i, l) is a[i * a_row + l * a_col], so that a
-// transposed A costs nothing. B and C are row-major; rows of B must be readable, and rows of C
-// writable, up to PaddedDim(n): those columns of C become anything.
+// transposed A costs nothing. B and C are row-major; rows of B must be readable (unless
+// CanReadInPlace(n)), and rows of C writable, up to PaddedDim(n): those columns of C become
+// anything.
 struct BlockProduct {
   int64_t m = 0;
   int64_t n = 0;

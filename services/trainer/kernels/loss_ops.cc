@@ -261,10 +261,11 @@ int64_t SoftmaxAccumulateImpl(const Tile& scores, const float* pos, float* large
     }
     violators += ScanColumns<kVectors>(scores, i, pos, top, bad);
     for (int64_t j = 0; j < scores.rows; ++j) {
-      const float* s = scores.row(j) + i;
+      float* s = scores.row(j) + i;
       for (int v = 0; v < kVectors; ++v) {
         const Vec e = ExpOfNegative(hn::Sub(hn::LoadU(d, s + v * kLanes), top[v]));
         total[v] = hn::Add(total[v], e);
+        hn::StoreU(e, d, s + v * kLanes);
       }
     }
     for (int v = 0; v < kVectors; ++v) {
@@ -290,15 +291,33 @@ void SoftmaxFinishImpl(const LossTile& t, float* largest_to_log_sum, float* sum_
   }
 }
 
-void SoftmaxGradientImpl(const Tile& scores, const float* log_sum, const float* scale,
-                         const Tile& grads) {
+void SoftmaxGradientOfExponentialsImpl(const Tile& exponentials, const float* largest,
+                                       const float* log_sum, const float* scale) {
+  const Floats d;
+  ForColumnGroups(exponentials.cols, [&](int64_t i, auto group) HWY_ATTR {
+    constexpr int kVectors = decltype(group)()();
+    Vec factor[kVectors];
+    for (int v = 0; v < kVectors; ++v) {
+      const int64_t at = i + v * kLanes;
+      const Vec x = hn::Sub(hn::LoadU(d, largest + at), hn::LoadU(d, log_sum + at));
+      factor[v] = hn::Mul(hn::LoadU(d, scale + at), ExpOfNegative(x));
+    }
+    for (int64_t j = 0; j < exponentials.rows; ++j) {
+      float* e = exponentials.row(j) + i;
+      for (int v = 0; v < kVectors; ++v) {
+        hn::StoreU(hn::Mul(factor[v], hn::LoadU(d, e + v * kLanes)), d, e + v * kLanes);
+      }
+    }
+  });
+}
+
+void SoftmaxGradientOfScoresImpl(const Tile& scores, const float* log_sum, const float* scale) {
   const Floats d;
   for (int64_t j = 0; j < scores.rows; ++j) {
-    const float* s = scores.row(j);
-    float* g = grads.row(j);
+    float* s = scores.row(j);
     for (int64_t i = 0; i < scores.cols; i += kLanes) {
       const Vec e = ExpOfNegative(hn::Sub(hn::LoadU(d, s + i), hn::LoadU(d, log_sum + i)));
-      hn::StoreU(hn::Mul(hn::LoadU(d, scale + i), e), d, g + i);
+      hn::StoreU(hn::Mul(hn::LoadU(d, scale + i), e), d, s + i);
     }
   }
 }
@@ -317,7 +336,8 @@ HWY_EXPORT(LogisticPositivesImpl);
 HWY_EXPORT(SoftmaxLossImpl);
 HWY_EXPORT(SoftmaxAccumulateImpl);
 HWY_EXPORT(SoftmaxFinishImpl);
-HWY_EXPORT(SoftmaxGradientImpl);
+HWY_EXPORT(SoftmaxGradientOfExponentialsImpl);
+HWY_EXPORT(SoftmaxGradientOfScoresImpl);
 
 int64_t RankingLoss(const LossTile& tile, float margin) {
   return HWY_DYNAMIC_DISPATCH(RankingLossImpl)(tile, margin);
@@ -342,9 +362,13 @@ void SoftmaxFinish(const LossTile& tile, float* largest_to_log_sum, float* sum_t
   HWY_DYNAMIC_DISPATCH(SoftmaxFinishImpl)(tile, largest_to_log_sum, sum_to_scale);
 }
 
-void SoftmaxGradient(const Tile& scores, const float* log_sum, const float* scale,
-                     const Tile& grads) {
-  HWY_DYNAMIC_DISPATCH(SoftmaxGradientImpl)(scores, log_sum, scale, grads);
+void SoftmaxGradientOfExponentials(const Tile& exponentials, const float* largest,
+                                   const float* log_sum, const float* scale) {
+  HWY_DYNAMIC_DISPATCH(SoftmaxGradientOfExponentialsImpl)(exponentials, largest, log_sum, scale);
+}
+
+void SoftmaxGradientOfScores(const Tile& scores, const float* log_sum, const float* scale) {
+  HWY_DYNAMIC_DISPATCH(SoftmaxGradientOfScoresImpl)(scores, log_sum, scale);
 }
 
 }  // namespace weft

@@ -33,13 +33,17 @@ void LogisticPositives(int64_t n, const float* pos, const float* weight, float* 
                        float* loss);
 
 // Softmax over candidates that come in several tiles. First every tile goes through
-// SoftmaxAccumulate, which keeps the largest score and the sum of exp(score - largest) of each
-// query (both [PaddedDim(cols)], initially -FLT_MAX and 0); then SoftmaxFinish turns these into the
-// loss and the two arrays that SoftmaxGradient needs for a tile's gradients.
+// SoftmaxAccumulate, which keeps the largest score so far and the sum of exp(score - largest) of
+// each query (both [PaddedDim(cols)], initially -FLT_MAX and 0) and leaves exp(score - largest) in
+// the tile; then SoftmaxFinish turns these into the loss and the two arrays that are needed for a
+// tile's gradients. Those come, in place, from the exponentials and what `largest` was after this
+// tile, or from the scores, computed anew.
 int64_t SoftmaxAccumulate(const Tile& scores, const float* pos, float* largest, float* sum);
-// In: largest, sum. Out: the logarithm of the exponentials' sum, and its gradient.
+// In: largest, sum. Out: the logarithm of the exponentials' sum, and its gradient. Of the tile's
+// scores only `cols` is looked at.
 void SoftmaxFinish(const LossTile& tile, float* largest_to_log_sum, float* sum_to_scale);
-void SoftmaxGradient(const Tile& scores, const float* log_sum, const float* scale,
-                     const Tile& grads);
+void SoftmaxGradientOfExponentials(const Tile& exponentials, const float* largest,
+                                   const float* log_sum, const float* scale);
+void SoftmaxGradientOfScores(const Tile& scores, const float* log_sum, const float* scale);
 
 }  // namespace weft
