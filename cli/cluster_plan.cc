@@ -1,6 +1,7 @@
 #include "cli/cluster_plan.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <utility>
 
@@ -84,8 +85,11 @@ class Planner {
  private:
   absl::Status AddTrainers() {
     const bool cluster = options_.trainers > 0;
-    const MemoryNeeds needs = {LargestEdgeChunk(config_, data_.LargestBucket()), options_.memory,
-                               cluster};
+    const MemoryNeeds needs = {.bucket_edges = LargestEdgeChunk(config_, data_.LargestBucket()),
+                               .available = options_.memory,
+                               .in_cluster = cluster,
+                               .bucket_features = FeaturesOfChunk(config_, data_.LargestBucket(),
+                                                                  data_.LargestBucketFeatures())};
     absl::StatusOr<MemoryPlan> memory = PlanMemory(task_, needs);
     if (!memory.ok()) return Annotate(memory.status(), cluster ? "trainer" : "weft train");
     RolePlan role = {cluster ? "trainer" : "weft train",
@@ -109,9 +113,14 @@ class Planner {
     const int replicas = std::min(config_.partition_replicas, servers);
     const int64_t kept = replicas * (2 * bytes_.partitioned + options_.trainers * bytes_.of_bucket +
                                      2 * bytes_.shared);
-    int64_t edges = 0;
-    for (const LocalData::EdgePath& path : data_.edge_paths) edges += Sum(path.bucket_edges);
-    const int64_t edge_bytes = config_.HasClusterEdges() ? replicas * edges * EdgeBytes(true) : 0;
+    int64_t edge_bytes = 0;
+    for (const LocalData::EdgePath& path : data_.edge_paths) {
+      const int64_t edges = Sum(path.bucket_edges);
+      edge_bytes += edges * EdgeBytes(true);
+      // Each, and how many an edge's two entities have.
+      if (!path.bucket_features.empty()) edge_bytes += 4 * (Sum(path.bucket_features) + 2 * edges);
+    }
+    edge_bytes *= config_.HasClusterEdges() ? replicas : 0;
     RolePlan role = {"partition server", servers, 0, DivideUp(kept + edge_bytes, servers), {}, {}};
     role.parts.push_back({"program", kProgramBytes});
     role.parts.push_back({"store", kStoreBytes});
@@ -190,10 +199,9 @@ absl::StatusOr<ClusterPlan> MakeClusterPlan(const RunConfig& config, const Local
   return Planner(config, data, options).Run();
 }
 
-LocalData EvenData(const RunConfig& config, const std::vector<int64_t>& entities, int64_t edges,
-                   int64_t num_dynamic_relations) {
+LocalData EvenData(const RunConfig& config, const ExpectedData& expected) {
   LocalData data;
-  data.num_dynamic_relations = num_dynamic_relations;
+  data.num_dynamic_relations = expected.num_dynamic_relations;
   // Without losing one: the first ones have one more.
   const auto spread = [](int64_t all, int64_t parts) {
     std::vector<int64_t> shares(static_cast<size_t>(parts), all / parts);
@@ -201,14 +209,20 @@ LocalData EvenData(const RunConfig& config, const std::vector<int64_t>& entities
     return shares;
   };
   for (size_t t = 0; t < config.entities.size(); ++t) {
-    data.entity_counts.push_back(spread(entities[t], config.entities[t].num_partitions));
+    data.entity_counts.push_back(spread(expected.entities[t], config.entities[t].num_partitions));
   }
   const int64_t buckets =
       int64_t{config.NumPartitions(Side::kLhs)} * config.NumPartitions(Side::kRhs);
   const std::vector<int64_t> in_path =
-      spread(edges, static_cast<int64_t>(config.edge_paths.size()));
+      spread(expected.edges, static_cast<int64_t>(config.edge_paths.size()));
   for (const int64_t of_path : in_path) {
-    data.edge_paths.push_back({spread(of_path, buckets), 0});
+    LocalData::EdgePath& path = data.edge_paths.emplace_back();
+    path.bucket_edges = spread(of_path, buckets);
+    if (expected.features_per_edge == 0) continue;
+    for (const int64_t edges : path.bucket_edges) {
+      const double features = static_cast<double>(edges) * expected.features_per_edge;
+      path.bucket_features.push_back(static_cast<int64_t>(std::ceil(features)));
+    }
   }
   return data;
 }

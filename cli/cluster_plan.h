@@ -45,8 +45,15 @@ struct ClusterPlan {
 absl::StatusOr<ClusterPlan> MakeClusterPlan(const RunConfig& config, const LocalData& data,
                                             const PlanOptions& options);
 
-// Entities and edges that are not imported yet, spread evenly. `entities`: by entity type id.
-LocalData EvenData(const RunConfig& config, const std::vector<int64_t>& entities, int64_t edges,
-                   int64_t num_dynamic_relations);
+// Data that is not imported yet.
+struct ExpectedData {
+  std::vector<int64_t> entities;  // by entity type id
+  int64_t edges = 0;
+  double features_per_edge = 0;  // of the entities of both its sides
+  int64_t num_dynamic_relations = 0;
+};
+
+// The same, spread evenly.
+LocalData EvenData(const RunConfig& config, const ExpectedData& expected);
 
 }  // namespace weft::cli

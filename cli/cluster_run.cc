@@ -22,7 +22,7 @@ absl::StatusOr<ClusterRun> ClusterRunOf(const v1::RunInfo& info) {
   run.data.num_dynamic_relations = info.num_dynamic_relations();
   run.data.entities_digest = info.entities_digest();
   for (const v1::DataSet& edges : info.data_sets()) {
-    run.data.edge_paths.push_back({{}, edges.digest()});
+    run.data.edge_paths.push_back({{}, edges.digest(), {}});
   }
   run.data.edge_paths.resize(run.config.edge_paths.size());
   WEFT_ASSIGN_OR_RETURN(run.spec, MakeModelSpec(run.config, info.num_dynamic_relations()));

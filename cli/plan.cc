@@ -38,6 +38,7 @@ struct Flags {
   std::vector<std::string> entities;
   int64_t edges = 0;
   int64_t relations = 0;
+  double features_per_edge = -1;
   double edges_per_second = 0;
   std::string json;
 };
@@ -51,7 +52,10 @@ absl::StatusOr<LocalData> FindData(const Flags& flags, const RunConfig& config) 
         std::string(data.status().message()),
         "; import the data first, or say what it will be: --entities TYPE=N --edges N"));
   }
-  std::vector<int64_t> counts(config.entities.size(), -1);
+  ExpectedData expected = {.entities = std::vector<int64_t>(config.entities.size(), -1),
+                           .edges = flags.edges,
+                           .features_per_edge = std::max(0.0, flags.features_per_edge),
+                           .num_dynamic_relations = flags.relations};
   for (const std::string& text : flags.entities) {
     const size_t equals = text.rfind('=');
     const std::string name = text.substr(0, equals);
@@ -66,20 +70,24 @@ absl::StatusOr<LocalData> FindData(const Flags& flags, const RunConfig& config) 
       return absl::InvalidArgumentError(
           absl::StrCat("--entities ", text, ": the configuration has no entity type ", name));
     }
-    counts[static_cast<size_t>(type - config.entities.begin())] = count;
+    expected.entities[static_cast<size_t>(type - config.entities.begin())] = count;
   }
   std::vector<std::string> missing;
-  for (size_t t = 0; t < counts.size(); ++t) {
-    if (counts[t] < 0)
-      missing.push_back(absl::StrCat("--entities ", config.entities[t].name, "=N"));
+  for (size_t t = 0; t < config.entities.size(); ++t) {
+    if (expected.entities[t] >= 0) continue;
+    missing.push_back(absl::StrCat("--entities ", config.entities[t].name, "=N"));
   }
   if (flags.edges == 0) missing.push_back("--edges N");
   if (config.dynamic_relations && flags.relations == 0) missing.push_back("--relations N");
+  if (std::ranges::any_of(config.entities, &EntityConfig::featurized) &&
+      flags.features_per_edge < 0) {
+    missing.push_back("--features-per-edge N");
+  }
   if (!missing.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("missing: ", absl::StrJoin(missing, " "), " (0 is a number, too)"));
   }
-  return EvenData(config, counts, flags.edges, flags.relations);
+  return EvenData(config, expected);
 }
 
 int64_t EdgesOf(const LocalData& data) {
@@ -232,6 +240,13 @@ void AddPlanCommand(CLI::App& app, Action* action) {
   command->add_option("--relations", flags->relations, "Before the import: dynamic relations")
       ->type_name("N")
       ->check(CLI::PositiveNumber)
+      ->default_str("");
+  command
+      ->add_option("--features-per-edge", flags->features_per_edge,
+                   "Before the import: features that the entities of an edge have, on average; of "
+                   "a featurized type, --entities counts features")
+      ->type_name("N")
+      ->check(CLI::NonNegativeNumber)
       ->default_str("");
   command
       ->add_option("--edges-per-second", flags->edges_per_second,

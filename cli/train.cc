@@ -149,9 +149,11 @@ class TrainCommand {
     WEFT_ASSIGN_OR_RETURN(LocalData data, ReadLocalData(config_));
     WEFT_ASSIGN_OR_RETURN(TrainingTask task, MakeTrainingTask(config_, data.entity_counts,
                                                               data.num_dynamic_relations));
-    WEFT_ASSIGN_OR_RETURN(
-        const MemoryPlan memory,
-        PlanMemory(task, {LargestEdgeChunk(config_, data.LargestBucket()), AvailableMemory()}));
+    const MemoryNeeds needs = {.bucket_edges = LargestEdgeChunk(config_, data.LargestBucket()),
+                               .available = AvailableMemory(),
+                               .bucket_features = FeaturesOfChunk(config_, data.LargestBucket(),
+                                                                  data.LargestBucketFeatures())};
+    WEFT_ASSIGN_OR_RETURN(const MemoryPlan memory, PlanMemory(task, needs));
     WEFT_ASSIGN_OR_RETURN(SharedState live, MakeSharedState(task, *factory));
     WEFT_RETURN_IF_ERROR(factory->Make(task.spec, &live.parameters).status());
 

@@ -297,6 +297,19 @@ absl::StatusOr<int64_t> CountEdges(const std::string& edge_path, Bucket bucket) 
   return open->num_edges;
 }
 
+absl::StatusOr<int64_t> CountFeatures(const std::string& edge_path, Bucket bucket) {
+  const absl::StatusOr<OpenBucketFile> open = OpenBucket(EdgeBucketPath(edge_path, bucket));
+  if (absl::IsNotFound(open.status())) return 0;
+  WEFT_RETURN_IF_ERROR(open.status());
+  int64_t features = 0;
+  for (const Side side : kSides) {
+    if (!open->file.HasDataset(FeaturesName(side))) continue;
+    WEFT_ASSIGN_OR_RETURN(const int64_t of_side, Length(open->file, FeaturesName(side)));
+    features += of_side;
+  }
+  return features;
+}
+
 absl::Status CheckEdges(const std::string& what, int64_t first, const EdgeList& edges,
                         const EdgeLimits& limits) {
   WEFT_RETURN_IF_ERROR(CheckBlock<int32_t>(what, first, edges.lhs, edges.rhs, edges.rel, limits));

@@ -26,6 +26,8 @@ std::string EdgeBucketPath(const std::string& edge_path, Bucket bucket);
 
 // The number of edges in a bucket; 0 when there is no file.
 absl::StatusOr<int64_t> CountEdges(const std::string& edge_path, Bucket bucket);
+// The number of features that the entities of its edges have, both sides together.
+absl::StatusOr<int64_t> CountFeatures(const std::string& edge_path, Bucket bucket);
 
 // What ids are allowed in a bucket: every edge is checked at load, so that no bad id reaches a
 // kernel. For relation r (row 0 for all of them in dynamic mode): entities of each side in this

@@ -44,6 +44,7 @@ GrpcLockClient::RunInfo RunInfoFromProto(const v1::RunInfo& proto) {
   }
   run.edges_token = proto.edges_token();
   run.largest_bucket = proto.largest_bucket();
+  run.largest_bucket_bytes = proto.largest_bucket_bytes();
   return run;
 }
 

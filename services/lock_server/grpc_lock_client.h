@@ -62,6 +62,7 @@ class GrpcLockClient : public LockClient {
     std::vector<DataSet> data_sets;
     Token edges_token = kInitialToken;  // of the edges that partition servers hold
     int64_t largest_bucket = 0;         // edges
+    int64_t largest_bucket_bytes = 0;   // of the edges that partition servers hold
   };
 
   struct Session {

@@ -59,7 +59,7 @@ LocalData DataOf(const RunState& state) {
   data.num_dynamic_relations = state.shape.num_dynamic_relations;
   data.entities_digest = state.shape.entities_digest;
   for (size_t i = 0; i < state.edge_paths.size(); ++i) {
-    data.edge_paths.push_back({state.bucket_edges[i], state.edge_paths[i].digest});
+    data.edge_paths.push_back({state.bucket_edges[i], state.edge_paths[i].digest, {}});
   }
   return data;
 }

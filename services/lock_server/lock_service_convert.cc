@@ -97,6 +97,14 @@ v1::RunInfo MakeRunInfo(const RunState& state) {
     for (const int64_t edges : buckets) largest = std::max(largest, edges);
   }
   info.set_largest_bucket(largest);
+  int64_t largest_bytes = 0;
+  for (const auto& [version, shards] : state.places.versions()) {
+    if (version.key.entity_type != kEdgesType) continue;
+    int64_t bytes = 0;
+    for (const ShardInfo& shard : shards) bytes += shard.size_bytes;
+    largest_bytes = std::max(largest_bytes, bytes);
+  }
+  info.set_largest_bucket_bytes(largest_bytes);
   info.set_entities_digest(state.shape.entities_digest);
   return info;
 }

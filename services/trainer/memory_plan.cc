@@ -60,9 +60,45 @@ PartitionBytes MovingBytes(const TrainingTask& task) {
   return bytes;
 }
 
+bool IsFeaturized(const ModelSpec& spec, Side side) {
+  return std::ranges::count(spec.featurized_relations[static_cast<int>(side)], 0) <
+         std::ssize(spec.featurized_relations[static_cast<int>(side)]);
+}
+
+// Lists of features, with where each edge's begin. Twice: they grow by half as they are read, and
+// the old half is there until it is copied.
+int64_t FeatureBytes(const TrainingTask& task, const MemoryNeeds& needs) {
+  int64_t bytes = 0;
+  for (const Side side : kSides) {
+    if (IsFeaturized(task.spec, side)) bytes += needs.bucket_edges * int64_t{sizeof(int64_t)};
+  }
+  return bytes == 0 ? 0 : 2 * (bytes + needs.bucket_features * int64_t{sizeof(EntityOffset)});
+}
+
+// Gradients of relations whose negatives are all entities: of every row of both tables.
+int64_t AllRowsBytes(const TrainingTask& task) {
+  int64_t most = 0;
+  for (size_t r = 0; r < task.spec.relations.size(); ++r) {
+    const auto rel = static_cast<RelationTypeId>(r);
+    const RelationSpec& relation = task.spec.relations[r];
+    if (!relation.all_negs) continue;
+    int64_t rows = 0;
+    for (const Side side : kSides) {
+      const EntityTypeId type = side == Side::kLhs ? relation.lhs : relation.rhs;
+      if (task.spec.negatives(rel, side) != NegativeKind::kAll) continue;
+      const bool same_table = rows > 0 && relation.lhs == relation.rhs && task.IsShared(type);
+      if (!same_table) rows += *std::ranges::max_element(task.entity_counts[type]);
+    }
+    most = std::max(most, rows * (task.spec.dimension(rel) + 1) * 4);
+  }
+  return most * task.config.NumThreads();
+}
+
 // Rows, gradients and scores of the batches in work, roughly.
-int64_t WorkspaceBytes(const TrainingTask& task) {
-  auto of = [](const ModelSpec& spec) {
+int64_t WorkspaceBytes(const TrainingTask& task, const MemoryNeeds& needs) {
+  // Featurized sides have a gradient for each feature of a batch.
+  const int64_t features = needs.bucket_edges == 0 ? 0 : needs.bucket_features / needs.bucket_edges;
+  auto of = [features](const ModelSpec& spec) {
     int64_t dimension = 1;
     for (const EntityTypeSpec& type : spec.entity_types) {
       dimension = std::max<int64_t>(dimension, type.dimension);
@@ -71,7 +107,7 @@ int64_t WorkspaceBytes(const TrainingTask& task) {
     const int64_t chunk = std::max(1, spec.num_batch_negs);
     const int64_t candidates = spec.num_batch_negs + spec.num_uniform_negs;
     const int64_t rows = batch + (batch + chunk - 1) / chunk * spec.num_uniform_negs;
-    return 4 * (6 * rows * dimension + 2 * batch * candidates);
+    return 4 * ((6 * rows + features * batch) * dimension + 2 * batch * candidates);
   };
   int64_t bytes = of(task.spec);
   if (task.config.eval_fraction > 0) bytes += of(EvaluationSpec(task.spec, task.config));
@@ -82,6 +118,7 @@ MemoryPlan Plan(const TrainingTask& task, const MemoryNeeds& needs) {
   const PartitionBytes moving = MovingBytes(task);
   const int64_t words = 2 + (task.num_relations() > 1 ? 1 : 0) + 1;  // weights may be there
   const int64_t edges = needs.bucket_edges * words * 4;
+  const int64_t features = FeatureBytes(task, needs);
   const int64_t shared = SharedTableBytes(task);
   const int64_t parameters = ParameterBytes(task);
   MemoryPlan plan;
@@ -101,10 +138,12 @@ MemoryPlan Plan(const TrainingTask& task, const MemoryNeeds& needs) {
     add("further resident partitions",
         std::max(0, task.config.resident_partitions - moving.num_in_bucket) * moving.largest);
     add("edges of the bucket", edges);
-    add("batches in work", WorkspaceBytes(task));
+    add("features of the bucket's edges", features);
+    add("batches in work", WorkspaceBytes(task, needs));
+    add("gradients of all entities (all_negs)", AllRowsBytes(task));
     if (plan.prefetch) {
       add("read ahead: partitions", moving.of_bucket);
-      add("read ahead: edges", std::min(edges, EdgeCache::kMaxPrefetchBytes));
+      add("read ahead: edges", std::min(edges + features, EdgeCache::kMaxPrefetchBytes));
     }
     if (plan.background_store) add("partitions that are being stored", moving.of_bucket);
     if (needs.in_cluster) {
@@ -122,6 +161,13 @@ MemoryPlan Plan(const TrainingTask& task, const MemoryNeeds& needs) {
   return plan;
 }
 
+int64_t DivideUp(int64_t value, int64_t by) { return (value + by - 1) / by; }
+
+int64_t NumEdgeChunks(const RunConfig& config, int64_t bucket_edges) {
+  return config.num_edge_chunks.value_or(std::max<int64_t>(
+      1, DivideUp(bucket_edges, std::max<int64_t>(1, config.max_edges_per_chunk))));
+}
+
 // As if it had been imported into so many partitions of these types, evenly.
 TrainingTask Repartition(TrainingTask task, const std::vector<size_t>& types, int num_partitions) {
   for (const size_t t : types) {
@@ -136,10 +182,11 @@ TrainingTask Repartition(TrainingTask task, const std::vector<size_t>& types, in
 }  // namespace
 
 int64_t LargestEdgeChunk(const RunConfig& config, int64_t bucket_edges) {
-  const int64_t chunks = config.num_edge_chunks.value_or(
-      std::max<int64_t>(1, (bucket_edges + config.max_edges_per_chunk - 1) /
-                               std::max<int64_t>(1, config.max_edges_per_chunk)));
-  return (bucket_edges + chunks - 1) / chunks;
+  return DivideUp(bucket_edges, NumEdgeChunks(config, bucket_edges));
+}
+
+int64_t FeaturesOfChunk(const RunConfig& config, int64_t bucket_edges, int64_t bucket_features) {
+  return DivideUp(bucket_features, NumEdgeChunks(config, bucket_edges));
 }
 
 std::optional<FittingPartitions> FindFittingPartitions(const TrainingTask& task,
@@ -165,8 +212,9 @@ std::optional<FittingPartitions> FindFittingPartitions(const TrainingTask& task,
   const auto fits = [&](int num_partitions) {
     MemoryNeeds then = needs;
     const double share = static_cast<double>(before) / num_partitions;
-    then.bucket_edges =
-        static_cast<int64_t>(static_cast<double>(needs.bucket_edges) * share * share);
+    for (int64_t* const in_bucket : {&then.bucket_edges, &then.bucket_features}) {
+      *in_bucket = static_cast<int64_t>(static_cast<double>(*in_bucket) * share * share);
+    }
     return Plan(Repartition(task, types, num_partitions), then).bytes <= *needs.available;
   };
   int too_few = before;

@@ -28,6 +28,7 @@ struct MemoryNeeds {
   int64_t bucket_edges = 0;          // of the largest bucket of an edge chunk
   std::optional<int64_t> available;  // bytes; none when not known
   bool in_cluster = false;           // shared parameters are exchanged, partitions moved, by gRPC
+  int64_t bucket_features = 0;       // that the entities of these edges have, both sides together
 };
 
 // Never turns on what the configuration turns off.
@@ -35,8 +36,10 @@ struct MemoryNeeds {
 // both figures and what to change, with the number of partitions that would do.
 absl::StatusOr<MemoryPlan> PlanMemory(const TrainingTask& task, const MemoryNeeds& needs);
 
-// The edges of the largest chunk of a bucket that has so many.
+// The edges of the largest chunk of a bucket that has so many; and the features of its edges, if
+// all have about as many.
 int64_t LargestEdgeChunk(const RunConfig& config, int64_t bucket_edges);
+int64_t FeaturesOfChunk(const RunConfig& config, int64_t bucket_edges, int64_t bucket_features);
 
 // The least number of partitions, above the configured ones, with which training would fit.
 struct FittingPartitions {

@@ -137,6 +137,48 @@ TEST_F(PlanTest, CountsComeFromTheImport) {
   EXPECT_EQ(Json()["model_bytes"], 40'000);
 }
 
+TEST_F(PlanTest, FeaturesOfFeaturizedTypesCount) {
+  std::ofstream(folder_.File("run.json")) << R"({
+    "entities": {"document": {"num_partitions": 1, "featurized": true},
+                 "user": {"num_partitions": 2}},
+    "relations": [{"name": "read_by", "lhs": "document", "rhs": "user"}],
+    "dimension": 9, "threads": 1, "eval_fraction": 0, "global_emb": false,
+    "entity_path": "data", "edge_paths": ["data/edges"], "checkpoint_path": "model"
+  })";
+  const auto features = [this](size_t role) {
+    return Json()["roles"][role]["parts"]["features of the bucket's edges"].get<int64_t>();
+  };
+  // Two buckets of a million edges: a place (8 bytes) and 30 features (4) each, twice.
+  std::vector<std::string> expected = {"--entities", "document=1000", "--entities",
+                                       "user=10",    "--edges",       "2000000"};
+  EXPECT_THAT(Plan(expected).err, HasSubstr("missing: --features-per-edge N"));
+  for (const char* word : {"--features-per-edge", "30"}) expected.emplace_back(word);
+  const ProgramResult result = Plan(expected);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(features(0), 2 * (8 + 4 * 30) * 1'000'000);
+  // Partition servers that hold the edges: the lists as well, on both of them.
+  const auto disk = [this] { return Json()["roles"][1]["disk_bytes"].get<int64_t>(); };
+  for (const char* word : {"--trainers", "1", "--set", "edge_paths=cluster://edges"}) {
+    expected.emplace_back(word);
+  }
+  ASSERT_EQ(Plan(expected).exit_code, 0);
+  const int64_t with_features = disk();
+  expected[7] = "0";
+  ASSERT_EQ(Plan(expected).exit_code, 0);
+  EXPECT_GT(with_features - disk(), 4 * 30 * 2'000'000 / 2);
+
+  // What was imported is counted: five features in the larger of two buckets, of three edges.
+  std::ofstream(folder_.File("edges.tsv")) << "a,b\tu\nc\tv\na,b,a\tu\n,\tu\n";
+  const ProgramResult imported =
+      RunWeft({"import", "run.json", "edges.tsv", "--lhs-col", "0", "--rhs-col", "1"},
+              {.folder = folder_.path()});
+  ASSERT_EQ(imported.exit_code, 0) << imported.err;
+  ASSERT_EQ(Plan({}).exit_code, 0);
+  const int64_t of_all = features(0);
+  EXPECT_GE(of_all, 2 * (8 * 3 + 4 * 5));
+  EXPECT_LE(of_all, 2 * (8 * 4 + 4 * 6));
+}
+
 TEST_F(PlanTest, WhatIsMissingOrUnknownIsNamed) {
   const ProgramResult missing = Plan({"--edges", "5"});
   EXPECT_EQ(missing.exit_code, 2);

@@ -121,6 +121,8 @@ TEST(EdgeBucketFeaturesTest, ReadsWhatPyTorchBigGraphWrote) {
 
   ASSERT_THAT(CountEdges(folder, {0, 0}), IsOk());
   EXPECT_EQ(*CountEdges(folder, {0, 0}), 6);
+  EXPECT_EQ(*CountFeatures(folder, {0, 0}), 7);
+  EXPECT_EQ(*CountFeatures(folder, {0, 1}), 0);  // no file
   const auto read = ReadEdges(folder, {0, 0}, 0, 6, kFeatureLimits);
   ASSERT_THAT(read, IsOk());
   EXPECT_THAT(read->lhs, ElementsAre(-1, 9, 8, -1, -1, 0));

@@ -8,6 +8,7 @@
 #include "services/common/rpc/grpc_status.h"
 #include "services/common/rpc/proto_convert.h"
 #include "services/common/rpc/server_runner.h"
+#include "services/lock_server/lock_service_convert.h"
 #include "services/lock_server/lock_service_impl.h"
 #include "services/lock_server/rocksdb_run_store.h"
 #include "tests/lock_server/coordinator_fixture.h"
@@ -136,6 +137,21 @@ class LockServiceTest : public ::testing::Test {
   std::unique_ptr<v1::LockService::Stub> stub_;
   v1::RunContext context_;
 };
+
+// What a trainer's memory check goes by, where edges have features or weights.
+TEST(RunInfoTest, TellsTheBytesOfTheLargestBucketThatServersHold) {
+  RunState state = testing::MakeState(2);
+  EXPECT_EQ(MakeRunInfo(state).largest_bucket_bytes(), 0);
+  const auto shard = [](int64_t bytes) {
+    ShardInfo made;
+    made.size_bytes = bytes;
+    return made;
+  };
+  state.places.Set(EdgesVersion(7, 0, {0, 1}, 2, 2), {shard(1000), shard(20)});
+  state.places.Set(EdgesVersion(7, 0, {1, 1}, 2, 2), {shard(1010)});
+  state.places.Set({{0, 1}, 7}, {shard(5000)});  // a partition
+  EXPECT_EQ(MakeRunInfo(state).largest_bucket_bytes(), 1020);
+}
 
 TEST_F(LockServiceTest, ATrainerGetsTheConfigurationAndTheServers) {
   ASSERT_THAT(SyncStore(), IsOk());

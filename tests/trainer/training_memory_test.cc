@@ -1,7 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <string>
 
 #include "services/common/available_memory.h"
 #include "services/common/file_util.h"
@@ -130,6 +132,60 @@ TEST(MemoryPlanTest, EdgesCount) {
   task.config.prefetch = false;
   EXPECT_EQ(PlanMemory(task, {100 * kMega, std::nullopt})->bytes - PlanMemory(task, {})->bytes,
             1200 * kMega);
+}
+
+// 8 bytes an edge and 4 a feature, of one side; twice, since the lists grow.
+TEST(MemoryPlanTest, FeaturesCountWhereATypeIsFeaturized) {
+  TrainingTask task = MakeTask(1);
+  task.config.entities = {{"document", 1, true, {}}, {"user", 1, false, {}}};
+  task.config.relations = {{.name = "read_by", .lhs = 0, .rhs = 1}};
+  task.entity_counts = {{kMega}, {10}};
+  task.spec = *MakeModelSpec(task.config, 0);
+  MemoryNeeds needs = {.bucket_edges = 10 * kMega, .bucket_features = 300 * kMega};
+  const auto bytes_of = [](const MemoryPlan& plan, const std::string& what) {
+    const auto part = std::ranges::find(plan.parts, what, &MemoryPlan::Part::what);
+    return part == plan.parts.end() ? 0 : part->bytes;
+  };
+
+  const auto plan = PlanMemory(task, needs);
+  ASSERT_THAT(plan, IsOk());
+  EXPECT_EQ(bytes_of(*plan, "features of the bucket's edges"), 2 * (80 + 1200) * kMega);
+  // The gradients of 30 features an edge.
+  MemoryNeeds without = needs;
+  without.bucket_features = 0;
+  EXPECT_EQ(
+      bytes_of(*plan, "batches in work") - bytes_of(*PlanMemory(task, without), "batches in work"),
+      30 * 1000 * 99 * 4);
+  needs.available = 3'000 * kMega;
+  EXPECT_THAT(PlanMemory(task, needs),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("needs about 3.")));
+
+  // What a cluster tells of edges without features may be weights.
+  EXPECT_EQ(PlanMemory(MakeTask(1), {.bucket_edges = 100, .bucket_features = 100})->bytes,
+            PlanMemory(MakeTask(1), {.bucket_edges = 100})->bytes);
+}
+
+TEST(MemoryPlanTest, AChunkHasItsShareOfTheFeatures) {
+  RunConfig config;
+  EXPECT_EQ(FeaturesOfChunk(config, 10, 70), 70);
+  config.max_edges_per_chunk = 4;
+  EXPECT_EQ(FeaturesOfChunk(config, 10, 70), 24);
+}
+
+// Each thread keeps the gradients of a whole table, or of two.
+TEST(MemoryPlanTest, AllNegativesTakeTheGradientsOfAllRows) {
+  const auto more_with_all = [](TrainingTask task) {
+    task.config.threads = 2;
+    const int64_t before = PlanMemory(task, {})->bytes;
+    for (RelationConfig& relation : task.config.relations) relation.all_negs = true;
+    task.spec = *MakeModelSpec(task.config, 0);
+    return PlanMemory(task, {})->bytes - before;
+  };
+  EXPECT_EQ(more_with_all(MakeTask(1)), 2 * 400 * kMega);
+  EXPECT_EQ(more_with_all(MakeTask(4)), 2 * 2 * 100 * kMega);
+  TrainingTask one_side = MakeTask(4);
+  one_side.config.disable_lhs_negs = true;
+  EXPECT_EQ(more_with_all(one_side), 2 * 100 * kMega);
 }
 
 class AvailableMemoryTest : public ::testing::Test {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "graph/edge_codec.h"
 #include "services/common/available_memory.h"
 #include "services/common/logging.h"
 #include "services/common/metrics.h"
@@ -70,8 +71,11 @@ class ClusterTrainerImpl : public ClusterTrainer {
   absl::StatusOr<TrainingSummary> Run() override {
     // Refused before anything of that size is taken.
     const absl::StatusOr<MemoryPlan> memory =
-        PlanMemory(task_, {LargestEdgeChunk(task_.config, largest_bucket_), AvailableMemory(),
-                           /*in_cluster=*/true});
+        PlanMemory(task_, {.bucket_edges = LargestEdgeChunk(task_.config, largest_bucket_),
+                           .available = AvailableMemory(),
+                           .in_cluster = true,
+                           .bucket_features = FeaturesOfChunk(task_.config, largest_bucket_,
+                                                              largest_bucket_features_)});
     if (!memory.ok()) {
       clients_->lock().Leave().IgnoreError();
       return memory.status();
@@ -151,6 +155,10 @@ class ClusterTrainerImpl : public ClusterTrainer {
   absl::Status CheckData(const GrpcLockClient::RunInfo& run) {
     if (task_.config.HasClusterEdges()) {
       largest_bucket_ = run.largest_bucket;
+      // With the features, beside the edges, come their numbers and weights: a few too many.
+      largest_bucket_features_ = std::max<int64_t>(
+          0, (run.largest_bucket_bytes - largest_bucket_ * EdgeBytes(/*weighted=*/false)) /
+                 int64_t{sizeof(EntityOffset)});
       return absl::OkStatus();  // they are the run's own
     }
     WEFT_ASSIGN_OR_RETURN(const LocalData data, ReadLocalData(task_.config));
@@ -162,6 +170,7 @@ class ClusterTrainerImpl : public ClusterTrainer {
       sets.push_back({name, data.edge_paths[i].digest});
     }
     largest_bucket_ = data.LargestBucket();
+    largest_bucket_features_ = data.LargestBucketFeatures();
     return clients_->lock().CheckDataSets(std::move(sets));
   }
 
@@ -176,6 +185,7 @@ class ClusterTrainerImpl : public ClusterTrainer {
   TrainingTask task_;
   TrainerMetrics metrics_;
   int64_t largest_bucket_ = 0;
+  int64_t largest_bucket_features_ = 0;
   std::atomic<bool> stop_ = false;
 };
 

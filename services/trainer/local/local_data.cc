@@ -22,6 +22,14 @@ int64_t LocalData::LargestBucket() const {
   return largest;
 }
 
+int64_t LocalData::LargestBucketFeatures() const {
+  int64_t largest = 0;
+  for (const EdgePath& path : edge_paths) {
+    for (const int64_t features : path.bucket_features) largest = std::max(largest, features);
+  }
+  return largest;
+}
+
 int LocalData::NumEdgeChunks(int64_t max_edges_per_chunk) const {
   const int64_t largest = LargestBucket();
   return static_cast<int>(
@@ -71,6 +79,17 @@ absl::StatusOr<LocalData::EdgePath> ReadEdgePath(const std::string& path, int nu
   return edges;
 }
 
+absl::Status CountBucketFeatures(const std::string& path, int num_rhs, LocalData::EdgePath* edges) {
+  edges->bucket_features.assign(edges->bucket_edges.size(), 0);
+  for (size_t i = 0; i < edges->bucket_edges.size(); ++i) {
+    if (edges->bucket_edges[i] == 0) continue;
+    const auto at = static_cast<PartitionId>(i);
+    WEFT_ASSIGN_OR_RETURN(edges->bucket_features[i],
+                          CountFeatures(path, {at / num_rhs, at % num_rhs}));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<LocalData> ReadLocalData(const RunConfig& config) {
@@ -89,9 +108,12 @@ absl::StatusOr<LocalData> ReadLocalData(const RunConfig& config) {
   }
   WEFT_ASSIGN_OR_RETURN(data.entities_digest, EntitiesDigest(config.entity_path));
   for (const std::string& path : config.edge_paths) {
-    WEFT_ASSIGN_OR_RETURN(
-        LocalData::EdgePath edges,
-        ReadEdgePath(path, config.NumPartitions(Side::kLhs), config.NumPartitions(Side::kRhs)));
+    const int num_rhs = config.NumPartitions(Side::kRhs);
+    WEFT_ASSIGN_OR_RETURN(LocalData::EdgePath edges,
+                          ReadEdgePath(path, config.NumPartitions(Side::kLhs), num_rhs));
+    if (std::ranges::any_of(config.entities, &EntityConfig::featurized)) {
+      WEFT_RETURN_IF_ERROR(CountBucketFeatures(path, num_rhs, &edges));
+    }
     data.edge_paths.push_back(std::move(edges));
   }
   return data;

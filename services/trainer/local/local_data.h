@@ -16,12 +16,15 @@ struct LocalData {
   struct EdgePath {
     std::vector<int64_t> bucket_edges;  // [lhs partition, rhs partition]
     uint64_t digest = 0;                // of `bucket_edges` and of the import they came from
+    // Of the entities of a bucket's edges; empty when no entity type is featurized.
+    std::vector<int64_t> bucket_features;
   };
   std::vector<EdgePath> edge_paths;
   // Of the entities' names, in order; 0 when the data came without a manifest.
   uint64_t entities_digest = 0;
 
-  int64_t LargestBucket() const;  // edges
+  int64_t LargestBucket() const;          // edges
+  int64_t LargestBucketFeatures() const;  // of any bucket
   // num_edge_chunks that keeps every chunk of every bucket within max_edges_per_chunk.
   int NumEdgeChunks(int64_t max_edges_per_chunk) const;
 };
