@@ -73,8 +73,8 @@ EntityNames::EntityNames(const Checkpoint& checkpoint, EntityTypeId type)
       type_(type),
       partitions_(checkpoint.entity_counts()[static_cast<size_t>(type)].size()) {}
 
-const std::string& EntityNames::type_name() const {
-  return checkpoint_.config().entities[static_cast<size_t>(type_)].name;
+const EntityConfig& EntityNames::type() const {
+  return checkpoint_.config().entities[static_cast<size_t>(type_)];
 }
 
 absl::StatusOr<const std::vector<std::string>*> EntityNames::OfPartition(PartitionId partition) {
@@ -122,8 +122,11 @@ absl::StatusOr<EntityPosition> FindEntity(EntityNames& names, const std::string&
   if (position.has_value()) return *position;
   WEFT_ASSIGN_OR_RETURN(const std::vector<std::string> closest,
                         ClosestNames(absl::MakeSpan(&names, 1), name, 5));
-  return absl::NotFoundError(
-      absl::StrCat("there is no ", names.type_name(), " \"", name, "\"", ClosestText(closest)));
+  const std::string& type = names.type().name;
+  const std::string what = names.type().featurized
+                               ? absl::StrCat("feature \"", name, "\" of ", type)
+                               : absl::StrCat(type, " \"", name, "\"");
+  return absl::NotFoundError(absl::StrCat("there is no ", what, ClosestText(closest)));
 }
 
 }  // namespace weft::cli

@@ -22,7 +22,7 @@ class EntityNames {
   // `checkpoint` must outlive this object.
   EntityNames(const Checkpoint& checkpoint, EntityTypeId type);
 
-  const std::string& type_name() const;
+  const EntityConfig& type() const;
 
   // Nothing when there is no entity of that name. Errors: as Checkpoint::EntityNames.
   absl::StatusOr<std::optional<EntityPosition>> Find(const std::string& name);
@@ -46,7 +46,7 @@ absl::StatusOr<std::vector<std::string>> ClosestNames(absl::Span<EntityNames> ty
 // "; the closest are: a, b", or nothing when there are none.
 std::string ClosestText(const std::vector<std::string>& closest);
 
-// Find, or NotFound with the closest names.
+// Find, or NotFound with the closest names. What a featurized type has are features.
 absl::StatusOr<EntityPosition> FindEntity(EntityNames& names, const std::string& name);
 
 }  // namespace weft::cli

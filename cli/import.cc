@@ -4,7 +4,6 @@
 #include <CLI/App.hpp>
 #include <chrono>
 #include <iostream>
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -17,6 +16,7 @@
 #include "absl/strings/str_join.h"
 #include "cli/commands.h"
 #include "cli/config_options.h"
+#include "cli/delimiter.h"
 #include "cli/edge_upload.h"
 #include "cli/progress.h"
 #include "cli/reference_hook.h"
@@ -50,16 +50,6 @@ struct Flags {
   std::string json;
   ImportOptions import;  // what has a flag of the same meaning goes here directly
 };
-
-const std::map<std::string, char> kDelimiters = {{"tab", '\t'},  {"\\t", '\t'},      {"comma", ','},
-                                                 {"space", ' '}, {"semicolon", ';'}, {"pipe", '|'}};
-
-// '\0' when it is none.
-char ParseDelimiter(const std::string& text) {
-  const auto named = kDelimiters.find(text);
-  if (named != kDelimiters.end()) return named->second;
-  return text.size() == 1 ? text[0] : '\0';
-}
 
 ImportOptions MakeOptions(const Flags& flags, const RunConfig& config) {
   ImportOptions options = flags.import;
@@ -347,22 +337,12 @@ void AddFormatFlags(CLI::App* command, Flags* flags) {
       ->default_str("");
   command->add_option("--format", flags->format, "tsv, or csv with quotes after RFC 4180")
       ->check(CLI::IsMember({"tsv", "csv"}));
-  command
-      ->add_option("--delimiter", flags->delimiter,
-                   "One character, or tab, comma, space, semicolon, pipe (default: tab, with csv "
-                   "comma)")
-      ->type_name("X")
-      ->check([](const std::string& text) {
-        return ParseDelimiter(text) == '\0' ? "must be one character or a name" : std::string();
-      });
-  command
-      ->add_option("--feature-delimiter", flags->feature_delimiter,
-                   "Of featurized entity types: what stands between the features of an entity, as "
-                   "--delimiter (default: comma)")
-      ->type_name("X")
-      ->check([](const std::string& text) {
-        return ParseDelimiter(text) == '\0' ? "must be one character or a name" : std::string();
-      });
+  AddDelimiterOption(*command, "--delimiter", &flags->delimiter,
+                     "One character, or tab, comma, space, semicolon, pipe (default: tab, with csv "
+                     "comma)");
+  AddDelimiterOption(*command, "--feature-delimiter", &flags->feature_delimiter,
+                     "Of featurized entity types: what stands between the features of an entity, "
+                     "as --delimiter (default: comma)");
   command->add_flag("--skip-header", flags->import.parser.skip_header,
                     "Line 1 of every input holds the names of the columns");
 }

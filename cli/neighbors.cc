@@ -57,7 +57,7 @@ absl::StatusOr<Found> FindInTypes(const Checkpoint& checkpoint, const NeighborsO
                           names[t].Find(options.entity));
     if (!position.has_value()) continue;
     found.push_back({static_cast<EntityTypeId>(t), *position});
-    types.push_back(names[t].type_name());
+    types.push_back(names[t].type().name);
   }
   if (found.size() == 1) return found[0];
   if (found.size() > 1) {
@@ -127,10 +127,10 @@ absl::Status PrintNeighbors(const Checkpoint& checkpoint, const NeighborsOptions
   int64_t total = 0;
   for (const int64_t n : checkpoint.entity_counts()[static_cast<size_t>(found.type)]) total += n;
   nlohmann::ordered_json json = {
-      {"entity", options.entity},        {"type", names.type_name()},
+      {"entity", options.entity},        {"type", names.type().name},
       {"metric", options.metric},        {"comparator", checkpoint.config().comparator},
       {"version", checkpoint.version()}, {"neighbors", nlohmann::ordered_json::array()}};
-  std::cout << options.entity << " (" << names.type_name() << "), nearest of " << FormatCount(total)
+  std::cout << options.entity << " (" << names.type().name << "), nearest of " << FormatCount(total)
             << " by " << metric << "\n";
   for (size_t i = 0; i < neighbors.size(); ++i) {
     WEFT_ASSIGN_OR_RETURN(const std::string name, names.NameOf(neighbors[i].position));

@@ -11,15 +11,20 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "cli/best_entities.h"
 #include "cli/checkpoint_loader.h"
 #include "cli/checkpoint_options.h"
 #include "cli/commands.h"
+#include "cli/delimiter.h"
 #include "cli/entity_names.h"
 #include "cli/progress.h"
 #include "cli/report_file.h"
+#include "services/common/feature_bags.h"
+#include "services/common/float_block.h"
 #include "services/common/nearest_key.h"
 #include "services/common/status_macros.h"
+#include "services/trainer/bag_index.h"
 #include "services/trainer/fused/row_transform.h"
 
 namespace weft::cli {
@@ -30,6 +35,7 @@ struct ScoreOptions {
   std::string lhs;
   std::string relation;
   std::string rhs;
+  std::string feature_delimiter = "comma";
   int count = 10;
   std::string json_path;
 };
@@ -55,7 +61,7 @@ class Scorer {
       names_.emplace_back(checkpoint_, TypeOf(side));
       const std::string& name = NameOf(side);
       if (name.empty()) continue;
-      WEFT_ASSIGN_OR_RETURN(position(side), FindEntity(names_.back(), name));
+      WEFT_ASSIGN_OR_RETURN(given(side), Find(&names_.back(), name));
     }
     return absl::OkStatus();
   }
@@ -68,10 +74,10 @@ class Scorer {
     }
     json_["comparator"] = checkpoint_.config().comparator;
     json_["version"] = checkpoint_.version();
-    if (position(Side::kLhs).has_value() && position(Side::kRhs).has_value()) {
+    if (given(Side::kLhs).has_value() && given(Side::kRhs).has_value()) {
       WEFT_RETURN_IF_ERROR(ScoreEdge());
     } else {
-      WEFT_RETURN_IF_ERROR(Complete(position(Side::kLhs).has_value() ? Side::kRhs : Side::kLhs));
+      WEFT_RETURN_IF_ERROR(Complete(given(Side::kLhs).has_value() ? Side::kRhs : Side::kLhs));
     }
     if (options_.json_path.empty()) return absl::OkStatus();
     return WriteReport(options_.json_path, json_.dump(2) + "\n");
@@ -81,12 +87,25 @@ class Scorer {
   const std::string& NameOf(Side side) const {
     return side == Side::kLhs ? options_.lhs : options_.rhs;
   }
-  std::optional<EntityPosition>& position(Side side) {
-    return positions_[static_cast<size_t>(side)];
+  std::optional<std::vector<EntityPosition>>& given(Side side) {
+    return given_[static_cast<size_t>(side)];
   }
   EntityTypeId TypeOf(Side side) const {
     const RelationSpec& relation = checkpoint_.spec().relation(relation_);
     return side == Side::kLhs ? relation.lhs : relation.rhs;
+  }
+  bool IsFeaturized(Side side) const { return names_[static_cast<size_t>(side)].type().featurized; }
+  // Where the entity's row is; of a featurized type, the rows of its features.
+  absl::StatusOr<std::vector<EntityPosition>> Find(EntityNames* names, const std::string& name) {
+    std::vector<std::string> parts = {name};
+    if (names->type().featurized) {
+      parts = absl::StrSplit(name, ParseDelimiter(options_.feature_delimiter), absl::SkipEmpty());
+    }
+    std::vector<EntityPosition> found;
+    for (const std::string& part : parts) {
+      WEFT_ASSIGN_OR_RETURN(found.emplace_back(), FindEntity(*names, part));
+    }
+    return found;
   }
   // "(a, r, ?)"
   std::string Question(Side asked) const {
@@ -98,12 +117,31 @@ class Scorer {
     return RowTransform::Make(checkpoint_.spec(), parameters_, relation_, side, role);
   }
 
-  // The vector of the entity on `side`, ready in `role`.
+  // The vector of the entity on `side`: its row, or the mean of its features'.
+  absl::StatusOr<std::vector<float>> ReadRow(Side side) {
+    const std::vector<EntityPosition>& rows = *given(side);
+    const int64_t dimension = checkpoint_.spec().dimension(relation_);
+    FloatBlock vectors(static_cast<int64_t>(rows.size()), dimension);
+    FeatureBags bag;
+    std::vector<EntityOffset> all;
+    for (size_t i = 0; i < rows.size(); ++i) {
+      WEFT_ASSIGN_OR_RETURN(
+          const std::vector<float> row,
+          checkpoint_.ReadEmbedding({TypeOf(side), rows[i].partition}, rows[i].offset));
+      std::ranges::copy(row, vectors.row(static_cast<int64_t>(i)).begin());
+      all.push_back(static_cast<EntityOffset>(i));
+    }
+    if (IsFeaturized(side)) {
+      bag.Append(all);
+      vectors = MeansOfFeatures(vectors, bag, checkpoint_.spec().max_norm);
+    }
+    return std::vector<float>(vectors.row(0).begin(), vectors.row(0).end());
+  }
+
+  // The same, ready in `role`.
   absl::StatusOr<std::vector<float>> Ready(Side side, RowRole role) {
     WEFT_ASSIGN_OR_RETURN(const RowTransform transform, Transform(side, role));
-    WEFT_ASSIGN_OR_RETURN(std::vector<float> row,
-                          checkpoint_.ReadEmbedding({TypeOf(side), position(side)->partition},
-                                                    position(side)->offset));
+    WEFT_ASSIGN_OR_RETURN(std::vector<float> row, ReadRow(side));
     transform.Apply(1, row.data(), transform.dimension(), row.data(), transform.dimension());
     return row;
   }
@@ -154,7 +192,9 @@ class Scorer {
     for (const int64_t n : checkpoint_.entity_counts()[static_cast<size_t>(TypeOf(asked))]) {
       total += n;
     }
-    std::cout << Question(asked) << ", best of " << FormatCount(total) << "\n";
+    std::cout << Question(asked) << ", best of " << FormatCount(total)
+              << (IsFeaturized(asked) ? " features, each as an entity that has no other" : "")
+              << "\n";
     json_["completions"] = nlohmann::ordered_json::array();
     for (size_t i = 0; i < best.size(); ++i) {
       WEFT_ASSIGN_OR_RETURN(const std::string name, names.NameOf(best[i].position));
@@ -168,8 +208,8 @@ class Scorer {
   const ScoreOptions& options_;
   ParameterSet parameters_;
   RelationTypeId relation_ = 0;
-  std::vector<EntityNames> names_;              // by side
-  std::optional<EntityPosition> positions_[2];  // by side
+  std::vector<EntityNames> names_;                       // by side
+  std::optional<std::vector<EntityPosition>> given_[2];  // by side
   nlohmann::ordered_json json_;
 };
 
@@ -196,13 +236,17 @@ void AddScoreCommand(CLI::App& app, Action* action) {
   command->add_option("--rel", options->relation, "Relation")->required()->type_name("NAME");
   command->add_option("--rhs", options->rhs, "Right-hand entity; left out: find the best")
       ->type_name("NAME");
+  AddDelimiterOption(*command, "--feature-delimiter", &options->feature_delimiter,
+                     "NAME of a featurized entity type is a list of features, as in the import's "
+                     "input: what stands between them");
   command->add_option("-k", options->count, "How many completions to list")
       ->check(CLI::Range(1, 1'000'000))
       ->type_name("N");
   AddReportOption(*command, &options->json_path, "Write the result to this file, too");
   command->footer(
       "Example:\n"
-      "  weft score model --lhs dog.n.01 --rel hypernym -k 5\n");
+      "  weft score model --lhs dog.n.01 --rel hypernym -k 5\n"
+      "  weft score model --lhs words,of,a,document --rel read_by -k 5\n");
   command->callback([options, action] { *action = [options] { return Score(*options); }; });
 }
 

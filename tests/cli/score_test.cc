@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -34,6 +35,12 @@ constexpr char kDynamic[] = R"({
     "entities": {"thing": {"num_partitions": 2}},
     "relations": [{"name": "all", "lhs": "thing", "rhs": "thing", "operator": "diagonal"}],
     "dynamic_relations": true, "dimension": 4, "comparator": "dot", "global_emb": false})";
+// Without an operator: a score is the product of two vectors.
+constexpr char kFeaturized[] = R"({
+    "entities": {"document": {"num_partitions": 1, "featurized": true},
+                 "reader": {"num_partitions": 2}},
+    "relations": [{"name": "read_by", "lhs": "document", "rhs": "reader", "operator": "none"}],
+    "dimension": 4, "comparator": "dot", "global_emb": false)";
 
 using Vector = std::vector<double>;
 
@@ -121,6 +128,70 @@ TEST_F(ScoreTest, DynamicCompletionsAreAnswersToTheirQuestion) {
   const json edge = Score(checkpoint, {"--lhs", best["entity"].get<std::string>(), "--rel",
                                        "relation 1", "--rhs", "thing 0.0"});
   EXPECT_EQ(best["score"], edge["score_as_lhs"]);
+}
+
+// As weft import takes such an entity: twice counts twice, empty parts are passed over.
+TEST_F(ScoreTest, AnEntityOfAFeaturizedTypeIsTheMeanOfItsFeatures) {
+  const SmallCheckpoint checkpoint =
+      MakeSmallCheckpoint(folder_.path(), std::string(kFeaturized) + "}");
+  const Vector a = Of(checkpoint.Row("document", "document 0.0"));
+  const Vector c = Of(checkpoint.Row("document", "document 0.2"));
+  const Vector reader = Of(checkpoint.Row("reader", "reader 1.2"));
+  const auto score = [&](const std::string& document, const std::string& delimiter) {
+    return Score(checkpoint, {"--lhs", document, "--rel", "read_by", "--rhs", "reader 1.2",
+                              "--feature-delimiter", delimiter})["score"]
+        .get<double>();
+  };
+
+  EXPECT_NEAR(score("document 0.2", ","), Dot(c, reader), 1e-5);
+  const double mean = (2 * Dot(a, reader) + Dot(c, reader)) / 3;
+  EXPECT_NEAR(score("document 0.0,document 0.2,,document 0.0", "comma"), mean, 1e-5);
+  EXPECT_NEAR(score("document 0.0|document 0.2|document 0.0", "pipe"), mean, 1e-5);
+  EXPECT_EQ(score(",", ","), 0);
+
+  const json best = Score(checkpoint, {"--lhs", "document 0.0,document 0.2", "--rel", "read_by",
+                                       "-k", "1"})["completions"][0];
+  const json edge = Score(checkpoint, {"--lhs", "document 0.0,document 0.2", "--rel", "read_by",
+                                       "--rhs", best["entity"].get<std::string>()});
+  EXPECT_EQ(best["score"], edge["score"]);
+}
+
+TEST_F(ScoreTest, MaxNormLimitsFeaturesNotTheirMean) {
+  const SmallCheckpoint checkpoint =
+      MakeSmallCheckpoint(folder_.path(), std::string(kFeaturized) + R"(, "max_norm": 0.25})");
+  const auto limited = [&](const std::string& type, const std::string& name) {
+    Vector x = Of(checkpoint.Row(type, name));
+    const double norm = std::sqrt(Dot(x, x));
+    for (double& value : x) value *= std::min(1.0, 0.25 / norm);
+    return x;
+  };
+  const Vector reader = limited("reader", "reader 0.1");
+
+  EXPECT_NEAR(Score(checkpoint, {"--lhs", "document 0.1,document 0.2", "--rel", "read_by", "--rhs",
+                                 "reader 0.1"})["score"],
+              (Dot(limited("document", "document 0.1"), reader) +
+               Dot(limited("document", "document 0.2"), reader)) /
+                  2,
+              1e-5);
+}
+
+TEST_F(ScoreTest, AFeaturizedSideThatIsAskedForIsAnsweredWithFeatures) {
+  const SmallCheckpoint checkpoint =
+      MakeSmallCheckpoint(folder_.path(), std::string(kFeaturized) + "}");
+
+  const ProgramResult best =
+      RunWeft({"score", checkpoint.path, "--rhs", "reader 0.0", "--rel", "read_by"});
+  EXPECT_EQ(best.exit_code, 0) << best.err;
+  EXPECT_THAT(best.out, HasSubstr("best of 3 features, each as an entity that has no other"));
+  const ProgramResult unknown =
+      RunWeft({"score", checkpoint.path, "--lhs", "document 0.0,document 0.9", "--rel", "read_by"});
+  EXPECT_EQ(unknown.exit_code, 1);
+  EXPECT_THAT(unknown.err, HasSubstr("there is no feature \"document 0.9\" of document; the "
+                                     "closest are: document 0.0"));
+  const ProgramResult delimiter = RunWeft({"score", checkpoint.path, "--lhs", "document 0.0",
+                                           "--rel", "read_by", "--feature-delimiter", "ab"});
+  EXPECT_EQ(delimiter.exit_code, 2);
+  EXPECT_THAT(delimiter.err, HasSubstr("must be one character or a name"));
 }
 
 TEST_F(ScoreTest, WhatIsUnknownIsToldWithTheClosest) {

@@ -105,8 +105,8 @@ TEST_F(FeaturizedTest, TrainsEvaluatesAndAnswers) {
   while (std::getline(lines, line)) of_topic += line.find("  chess_") != std::string::npos ? 1 : 0;
   EXPECT_EQ(of_topic, 5) << near.out;
 
-  const ProgramResult best =
-      Weft({"score", "model", "--lhs", "sailing_3", "--rel", "read_by", "-k", "5"});
+  const ProgramResult best = Weft(
+      {"score", "model", "--lhs", "sailing_3,sailing_8,chess_1", "--rel", "read_by", "-k", "5"});
   EXPECT_THAT(best.out, HasSubstr("sailing_reader_"));
 }
 
