@@ -235,7 +235,10 @@ constexpr Magic kForeignFormats[] = {
      "is xz data; pipe it in: xz -dc FILE | weft import ... -"},
     {"BZh91AY&SY", "is bzip2 data; pipe it in: bzip2 -dc FILE | weft import ... -"},
     {"PK\x03\x04", "is a zip archive; unpack it first"},
-    {"PAR1\x15", "is a Parquet file; write it as TSV or CSV first"},
+    {"PAR1\x15",
+     "is a Parquet file, which is not read; pipe it in as CSV: python3 -c 'import pandas, sys; "
+     "pandas.read_parquet(sys.argv[1]).to_csv(sys.stdout, index=False)' FILE | weft import ... - "
+     "--format csv --skip-header"},
     {"\x89HDF\r\n", "is an HDF5 file; edges are read from TSV or CSV"},
 };
 

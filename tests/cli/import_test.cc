@@ -206,6 +206,26 @@ TEST_F(ImportCommandTest, ReadsStandardInput) {
   EXPECT_THAT(result.out, HasSubstr("standard input -> data/train: 1 edge in"));
 }
 
+TEST_F(ImportCommandTest, AParquetFileIsRefusedWithTheWayIn) {
+  Write("train.parquet", "PAR1\x15\x04\x15\x10");
+
+  const ProgramResult refused =
+      Import({"train.parquet", "valid.tsv", "--lhs-col", "0", "--rhs-col", "1"});
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("train.parquet is a Parquet file, which is not read"),
+                                 HasSubstr("pandas.read_parquet"),
+                                 HasSubstr("| weft import ... - --format csv --skip-header")));
+  EXPECT_FALSE(Exists("data"));
+
+  // As the advice says, with what comes out of that pipe.
+  Write("valid.csv", "from,to\nc,d\n");
+  const ProgramResult piped = Import(
+      {"-", "valid.csv", "--lhs-col", "0", "--rhs-col", "1", "--format", "csv", "--skip-header"},
+      "from,to\n\"a, b\",c\n");
+  EXPECT_EQ(piped.exit_code, 0) << piped.err;
+  EXPECT_THAT(piped.out, HasSubstr("standard input -> data/train: 1 edge in"));
+}
+
 TEST_F(ImportCommandTest, ReadsCsvWithAHeaderAndWeights) {
   Write("train.csv", "weight,from,to\n0.5,\"a, b\",c\n");
   Write("valid.csv", "weight,from,to\n");
