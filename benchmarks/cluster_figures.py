@@ -35,10 +35,10 @@ TRAINERS = ("trainer-0", "trainer-1")
 class Cluster:
     """`weft cluster up`, with two trainers of one thread each."""
 
-    def __init__(self, weft, config, folder, store, overrides=()):
+    def __init__(self, weft, config, folder, store, overrides=(), flags=()):
         self.folder = folder
         command = [weft, "cluster", "up", config, "--threads", "1", "--store", store,
-                   "--data-dir", folder]
+                   "--data-dir", folder, *flags]
         for override in overrides:
             command += ["--set", override]
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL,
@@ -111,8 +111,8 @@ def waiting(weft, folder):
         cluster.finish()
         shutil.rmtree(folder / "model")
         for trainer in TRAINERS:
-            for _, found in cluster.lines(trainer, r"seconds by phase: (.*)"):
-                phases = {k: float(v) for k, v in re.findall(r"(\w+)=([\d.]+)", found[1])}
+            for _, found in cluster.lines(trainer, r"trainer ends: (.*)"):
+                phases = {k: float(v) for k, v in re.findall(r"(\w+)_seconds=([\d.e-]+)", found[1])}
                 total = sum(phases.values())
                 shares = ", ".join(f"{k} {v / total:.1%}" for k, v in phases.items())
                 print(f"waiting, 8 partitions, {store}, {trainer}: {shares} of {total:.1f} s",
@@ -190,7 +190,7 @@ def requeue(weft, folder):
         killed = cluster.kill("trainer-0")
 
         def ended():
-            for at, _ in cluster.lines("lock-server", r"session ends, .*: trainer=trainer-0"):
+            for at, _ in cluster.lines("lock-server", r"session ends: trainer=trainer-0 "):
                 if at > killed:
                     return at
             return None

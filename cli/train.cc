@@ -84,7 +84,7 @@ class TrainDisplay : public TrainingObserver {
     reporter_.SetNote(note);
   }
 
-  void OnBucketTrained(const PassPosition&, const BucketStats& stats, int64_t) override {
+  void OnBucketTrained(const Grant&, const BucketStats& stats) override {
     edges_before_ += stats.trained_edges + stats.held_out_edges;
     reporter_.SetDone(edges_before_);
     if (config_.verbose > 0) reporter_.Print(BucketLine(stats));
@@ -243,8 +243,8 @@ int RunTrain(const Flags& flags) {
       LoadRunConfig(flags.config, overrides, ProgramConfigOptions());
   if (!config.ok()) return Fail("train", config.status(), /*usage=*/true);
   for (const std::string& warning : config->warnings) Warn(warning);
-  InitLogging("weft", config->config.verbose);
-  if (config->config.verbose == 0) spdlog::set_level(spdlog::level::warn);
+  InitLogging("weft");
+  SetLogLevel(config->config.verbose == 0 ? LogEvent::Level::kWarning : LogEvent::Level::kDebug);
 
   TrainCommand command(flags, config->config);
   if (absl::Status status = command.Run(); !status.ok()) return Fail("train", status);

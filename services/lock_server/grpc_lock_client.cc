@@ -96,18 +96,19 @@ absl::Status GrpcLockClient::TakeContext(const v1::RunContext& context) {
 }
 
 void GrpcLockClient::TellWaiting(absl::string_view why) {
-  Tell(absl::StrCat("waiting for the lock server: address=", options_.address, " cause=", why));
+  Tell(LogEvent("waiting for the lock server", {{"address", options_.address}, {"cause", why}}));
 }
 
-void GrpcLockClient::Tell(const std::string& waiting) {
+void GrpcLockClient::Tell(const LogEvent& waiting) {
+  std::string text = ToText(waiting);
   const auto now = std::chrono::steady_clock::now();
   {
     MutexLock lock(&mu_);
-    if (told_ == waiting && now - told_at_ < kTellInterval) return;
-    told_ = waiting;
+    if (told_ == text && now - told_at_ < kTellInterval) return;
+    told_ = std::move(text);
     told_at_ = now;
   }
-  WEFT_LOG_INFO("{}", waiting);
+  Log(waiting);
 }
 
 template <typename Request, typename Response>

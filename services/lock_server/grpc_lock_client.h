@@ -28,6 +28,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "services/common/cluster_types.h"
+#include "services/common/log_event.h"
 #include "services/common/mutex.h"
 #include "services/common/place_directory.h"
 #include "services/common/rpc/credentials.h"
@@ -148,7 +149,7 @@ class GrpcLockClient : public LockClient {
   // Says in the log why a session cannot begin yet.
   void TellWaiting(absl::string_view why);
   // Says in the log what is waited for; the same now and then.
-  void Tell(const std::string& waiting) ABSL_LOCKS_EXCLUDED(mu_);
+  void Tell(const LogEvent& waiting) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Fills in context and incarnation, and calls until there is an answer.
   template <typename Request, typename Response>

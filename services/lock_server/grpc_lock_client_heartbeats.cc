@@ -55,18 +55,18 @@ void GrpcLockClient::HeartbeatForEver(const SessionPtr& state) {
   while (heartbeats_end_->WaitFor(interval) && !state->ended) {
     const absl::Status status = Heartbeat(state, &known_servers, interval).status();
     if (absl::IsAborted(status) || absl::IsFailedPrecondition(status)) {
-      WEFT_LOG_WARNING("session has ended: incarnation={} reason={}", state->session.incarnation,
-                       std::string(status.message()));
+      LogWarning("session has ended",
+                 {{"incarnation", state->session.incarnation}, {"reason", status.message()}});
       End(state, absl::AbortedError(status.message()));
       return;
     }
     if (status.ok() != reached) {
       reached = status.ok();
       if (reached) {
-        WEFT_LOG_INFO("lock server is there again: address={}", options_.address);
+        LogInfo("lock server is there again", {{"address", options_.address}});
       } else {
-        WEFT_LOG_WARNING("lock server does not answer: address={} cause={}", options_.address,
-                         std::string(status.message()));
+        LogWarning("lock server does not answer",
+                   {{"address", options_.address}, {"cause", status.message()}});
       }
     }
   }
@@ -94,9 +94,10 @@ absl::StatusOr<v1::RunPhase> GrpcLockClient::Heartbeat(const SessionPtr& state,
     *known_servers = servers.revision;
     places_->SetServers(std::move(servers));
   }
-  if (!response.waits_for().empty()) Tell("the run " + response.waits_for());
+  if (!response.waits_for().empty())
+    Tell(LogEvent("the run is not ready", {{"cause", response.waits_for()}}));
   for (const Token token : response.void_tokens()) {
-    WEFT_LOG_WARNING("grant is void: token={}", token);
+    LogWarning("grant is void", {{"token", token}});
     places_->DropGrant(token);
     MutexLock lock(&state->mu);
     state->tokens.erase(token);

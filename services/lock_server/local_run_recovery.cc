@@ -89,15 +89,17 @@ absl::StatusOr<RunState> RecoverRun(const std::vector<std::string>& addresses,
   for (const Candidate& candidate : candidates) {
     absl::StatusOr<RunState> state = ReadManifest(candidate);
     if (!state.ok()) {
-      WEFT_LOG_WARNING("manifest cannot be read: token={} address={} cause={}",
-                       candidate.name.version.token, candidate.source->address,
-                       std::string(state.status().message()));
+      LogWarning("manifest cannot be read", {{"token", candidate.name.version.token},
+                                             {"address", candidate.source->address},
+                                             {"cause", state.status().message()}});
       continue;
     }
     state->term = std::max(state->term, known.term) + kUnseenLives;
     state->generation = std::max(state->generation, known.generation.value_or(0)) + kUnseenLives;
-    WEFT_LOG_INFO("run recovered: run={} token={} pass={} address={}", state->run_id, state->origin,
-                  state->position.pass, candidate.source->address);
+    LogInfo("run recovered", {{"run", state->run_id},
+                              {"token", state->origin},
+                              {"pass", state->position.pass},
+                              {"address", candidate.source->address}});
     return state;
   }
   return absl::NotFoundError(

@@ -1,7 +1,6 @@
 // weft-lock-server: the run of a cluster, behind LockService.
 #include <CLI/CLI.hpp>
 #include <chrono>
-#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <optional>
@@ -46,8 +45,8 @@ struct Flags {
 
 // Ends the process at once: what was not synced was told to nobody.
 [[noreturn]] void EndAtOnce(const absl::Status& why) {
-  WEFT_LOG_ERROR("the lock server ends: {}", why.ToString());
-  spdlog::shutdown();
+  LogError("lock server ends", {{"cause", why.ToString()}});
+  FlushLog();
   std::_Exit(1);
 }
 
@@ -93,9 +92,7 @@ absl::StatusOr<bool> Serve(const Flags& flags, const RunConfig& config,
   WEFT_ASSIGN_OR_RETURN(
       const std::unique_ptr<RunCoordinator> run,
       RunCoordinator::Start(std::move(setup.plan), std::move(setup.state), store));
-  auto loop =
-      std::make_unique<RunLoop>(run.get(), store, Clock::Real(), EndAtOnce,
-                                [](const std::string& event) { WEFT_LOG_INFO("{}", event); });
+  auto loop = std::make_unique<RunLoop>(run.get(), store, Clock::Real(), EndAtOnce, Log);
   CancelFlag ended;
   LockServiceImpl service(
       {.lease = lease,
@@ -119,8 +116,11 @@ absl::StatusOr<bool> Serve(const Flags& flags, const RunConfig& config,
   const auto measured = monitoring->registry()->Add(
       [&run](MetricsPage* page) { WriteRunMetrics(run->metrics(), page); });
   const RunContext context = run->context();
-  WEFT_LOG_INFO("lock server: address={} run={} term={} generation={}", server->address(),
-                context.run_id, context.term, context.generation.value_or(0));
+  SetLogContext({{"run", context.run_id}});
+  LogInfo("lock server begins", {{"address", server->address()},
+                                 {"run", context.run_id},
+                                 {"term", context.term},
+                                 {"generation", context.generation.value_or(0)}});
   server->SetServing(true);
   monitoring->readiness()->SetReady();
   if (!flags.address_file.empty()) {
@@ -150,7 +150,7 @@ absl::Status Run(const Flags& flags, const RunConfig& config) {
                                                  monitoring.get(), again, &listen));
     ended = !more;
   }
-  WEFT_LOG_INFO("lock server: ends");
+  LogInfo("lock server ends");
   return absl::OkStatus();
 }
 
@@ -180,17 +180,18 @@ int Main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
-  InitLogging("weft-lock-server", 0);
+  InitLogging("weft-lock-server", flags.monitoring.log_format);
   const absl::StatusOr<ConfigResult> config = LoadRunConfig(flags.config, flags.overrides);
   if (!config.ok()) {
-    std::fprintf(stderr, "%s\n", std::string(config.status().message()).c_str());
+    LogError("the configuration is refused", {{"cause", config.status().message()}});
     return 2;
   }
-  for (const std::string& warning : config->warnings) WEFT_LOG_WARNING("{}", warning);
+  for (const std::string& warning : config->warnings)
+    LogWarning("of the configuration", {{"warning", warning}});
   SetLogVerbosity(config->config.verbose);
   const absl::Status status = Run(flags, config->config);
   if (status.ok()) return 0;
-  WEFT_LOG_ERROR("lock server: {}", std::string(status.message()));
+  LogError("lock server ends", {{"cause", status.message()}});
   return 1;
 }
 

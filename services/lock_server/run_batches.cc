@@ -5,7 +5,7 @@
 namespace weft {
 
 RunBatches::RunBatches(RunCoordinator* run, RunStore* store, const Clock& clock,
-                       std::function<void(const std::string&)> log)
+                       std::function<void(const LogEvent&)> log)
     : run_(run),
       store_(store),
       clock_(clock),
@@ -47,7 +47,7 @@ absl::Status RunBatches::Run(std::vector<Waiting> calls, bool drain) {
   waiting_ = std::move(later);
 
   if (status.ok()) status = store_->Sync();
-  for (const std::string& event : run_->TakeEvents()) {
+  for (const LogEvent& event : run_->TakeEvents()) {
     if (log_ != nullptr) log_(event);
   }
   if (!status.ok()) {

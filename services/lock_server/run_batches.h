@@ -16,6 +16,7 @@
 
 #include "absl/status/status.h"
 #include "services/common/clock.h"
+#include "services/common/log_event.h"
 #include "services/lock_server/run_coordinator.h"
 #include "services/lock_server/run_store.h"
 
@@ -32,9 +33,9 @@ class RunBatches {
     SteadyTime deadline;
   };
 
-  // All must outlive this object. `log`: called with each line of what happened; may be null.
+  // All must outlive this object. `log`: called with each thing that happened; may be null.
   RunBatches(RunCoordinator* run, RunStore* store, const Clock& clock,
-             std::function<void(const std::string&)> log);
+             std::function<void(const LogEvent&)> log);
 
   // Makes `calls` after those that wait, and answers what can be answered; `drain`: all of them.
   // Errors: of a failed write. Nobody is answered then, now and later: the process is to end.
@@ -51,7 +52,7 @@ class RunBatches {
   RunCoordinator* const run_;
   RunStore* const store_;
   const Clock& clock_;
-  const std::function<void(const std::string&)> log_;
+  const std::function<void(const LogEvent&)> log_;
   std::vector<Waiting> waiting_;  // in order of arrival
   uint64_t seen_ = 0;             // revision at the last look at them
   SteadyTime next_tick_;

@@ -69,9 +69,9 @@ absl::StatusOr<std::unique_ptr<RunCoordinator>> RunCoordinator::Start(RunPlan pl
     MutexLock lock(&run->mu_);
     WEFT_RETURN_IF_ERROR(run->Advance());
     if (run->AwaitsEdges()) {
-      run->Event(run->MissingEdges());
+      run->Event(LogEvent(run->MissingEdges()));
     } else if (run->AwaitsPush()) {
-      run->Event(run->MissingCheckpoint());
+      run->Event(LogEvent(run->MissingCheckpoint()));
     }
   }
   return run;
@@ -155,11 +155,11 @@ absl::Status RunCoordinator::WriteLive(const RunChange& change) {
   return absl::OkStatus();
 }
 
-void RunCoordinator::Event(std::string what) {
-  if (plan_.cluster.has_value()) events_.push_back(std::move(what));
+void RunCoordinator::Event(LogEvent event) {
+  if (plan_.cluster.has_value()) events_.push_back(std::move(event));
 }
 
-std::vector<std::string> RunCoordinator::TakeEvents() {
+std::vector<LogEvent> RunCoordinator::TakeEvents() {
   MutexLock lock(&mu_);
   return std::exchange(events_, {});
 }
@@ -251,7 +251,7 @@ absl::StatusOr<std::string> RunCoordinator::Register(const Registration& registr
   }
   WEFT_RETURN_IF_ERROR(WriteLive(SessionBegan{registration.incarnation, name}));
   leases_.Begin(registration.incarnation, {}, clock_.SteadyNow());
-  Event(absl::StrCat("session begins: trainer=", name));
+  Event(LogEvent("session begins", {{"trainer", name}, {"session", registration.incarnation}}));
   return name;
 }
 
@@ -277,16 +277,13 @@ absl::Status RunCoordinator::Tick() {
   const SteadyTime now = clock_.SteadyNow();
   const SessionLeases::Due due = leases_.Look(now);
   for (const SessionId id : due.silent) {
-    Event(absl::StrCat("session ends, silent for a lease: trainer=", state_.sessions.at(id).name));
     WEFT_RETURN_IF_ERROR(EndSession(id, SessionEnd::kSilent));
   }
   for (const SessionId id : due.stalled) {
-    Event(absl::StrCat("session ends, no progress: trainer=", state_.sessions.at(id).name));
     WEFT_RETURN_IF_ERROR(EndSession(id, SessionEnd::kStalled));
   }
   for (const Token token : due.unlisted) {
     if (!state_.grants.contains(token)) continue;
-    Event(absl::StrCat("grant ends, its trainer does not know of it: token=", token));
     WEFT_RETURN_IF_ERROR(Void(WithSuccessors(token), GrantEnd::kUnknown));
   }
 
@@ -302,8 +299,8 @@ absl::Status RunCoordinator::Tick() {
       continue;
     }
     life.lost = now;  // asked again after as long
-    Event(absl::StrCat("server silent for too long, what lies there is lost: address=",
-                       server.info.address));
+    Event(LogEvent("server silent for too long, what lies there is lost",
+                   {{"address", server.info.address}}, LogEvent::Level::kWarning));
     WEFT_RETURN_IF_ERROR(Write(ServerLost{server.info.store_id, false}));
     places_lost_ = true;
   }

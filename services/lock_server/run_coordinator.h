@@ -30,6 +30,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "services/common/clock.h"
+#include "services/common/log_event.h"
 #include "services/common/mutex.h"
 #include "services/common/store_sync.h"
 #include "services/lock_server/bucket_scheduler.h"
@@ -209,7 +210,7 @@ class RunCoordinator {
   uint64_t sync_revision() const;
   uint64_t view_revision() const;
   // What happened since the last call, for the log, one line each.
-  std::vector<std::string> TakeEvents();
+  std::vector<LogEvent> TakeEvents();
 
  private:
   // What is known of a server while both live.
@@ -239,13 +240,14 @@ class RunCoordinator {
   absl::Status Write(const RunChange& change) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Of sessions and grants: stored in a cluster only.
   absl::Status WriteLive(const RunChange& change) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Event(std::string what) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Event(LogEvent event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // What is counted (run_coordinator_metrics.cc). Gives the status.
+  // What is counted and told (run_coordinator_metrics.cc). Gives the status.
   absl::Status Refuse(CallRefusal why, absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // While they are still there.
   void CountGrantEnds(const std::vector<Token>& tokens, GrantEnd why)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::vector<LogField> DescribeGrant(Token token) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // Grants (run_coordinator_grants.cc).
   double EdgesPerSecond() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);  // 0: not known yet
@@ -404,7 +406,7 @@ class RunCoordinator {
   uint64_t sync_revision_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t view_revision_ ABSL_GUARDED_BY(mu_) = 0;
   bool view_changed_ ABSL_GUARDED_BY(mu_) = false;
-  std::vector<std::string> events_ ABSL_GUARDED_BY(mu_);
+  std::vector<LogEvent> events_ ABSL_GUARDED_BY(mu_);
   // Of what was trained in this process: says how long a bucket will take.
   int64_t trained_edges_ ABSL_GUARDED_BY(mu_) = 0;
   double trained_seconds_ ABSL_GUARDED_BY(mu_) = 0;

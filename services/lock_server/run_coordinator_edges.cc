@@ -82,7 +82,7 @@ absl::StatusOr<RunCoordinator::ImportTarget> RunCoordinator::BeginImport(
                        ", and keeps them; other edges are for another run, of a lock server with a "
                        "folder of its own"));
     }
-    Event(absl::StrCat("import of edges begins: paths=", Paths(state_.edge_paths)));
+    Event(LogEvent("import of edges begins", {{"paths", Paths(state_.edge_paths)}}));
     WEFT_RETURN_IF_ERROR(Write(ImportBegan{++last_token_, edges}));
     ++garbage_;
   }
@@ -154,7 +154,7 @@ absl::Status RunCoordinator::CompleteImport(Token token) {
                                                       there[i].buckets, " buckets are there, of ",
                                                       path.edges, " in ", path.buckets));
   }
-  Event(absl::StrCat("import of edges is complete: paths=", Paths(state_.edge_paths)));
+  Event(LogEvent("import of edges is complete", {{"paths", Paths(state_.edge_paths)}}));
   return Write(ImportCompleted{});
 }
 
@@ -178,9 +178,8 @@ void RunCoordinator::CountLostEdges() {
     return entry.first.key.entity_type == kEdgesType && !state_.places.IsReadable(entry.first);
   });
   if (lost_edges_ == 0) return;
-  Event(absl::StrCat("edges of ", lost_edges_,
-                     " buckets are lost: the same `weft import --to` as "
-                     "before brings them again"));
+  Event(LogEvent("edges are lost, the same `weft import --to` as before brings them again",
+                 {{"buckets", lost_edges_}}, LogEvent::Level::kError));
 }
 
 }  // namespace weft

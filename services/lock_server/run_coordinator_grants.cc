@@ -142,6 +142,7 @@ absl::StatusOr<std::optional<Grant>> RunCoordinator::MakeGrant(SessionId id,
   WEFT_RETURN_IF_ERROR(WriteLive(GrantMade{token, request.number, std::move(record)}));
   leases_.Granted(id, token, clock_.SteadyNow());
   counters_.GrantMade(token, clock_.SteadyNow());
+  Event(LogEvent("grant begins", DescribeGrant(token), LogEvent::Level::kDebug));
 
   std::vector<std::pair<uint64_t, PartitionKey>> unused;
   for (const PartitionVersion& copy : request.resident) {
@@ -233,9 +234,12 @@ absl::StatusOr<std::vector<Place>> RunCoordinator::ReportUnreadable(SessionId id
   for (const Place& p : (*shards)[name.shard].places) {
     if (p == place && suspects.insert(p.store_id).second) {
       ++sync_revision_;
-      Event(absl::StrCat("cannot be read, to be checked: version=", name.version.token,
-                         " type=", name.version.key.entity_type,
-                         " partition=", name.version.key.partition, " shard=", name.shard));
+      Event(LogEvent("cannot be read, to be checked",
+                     {{"version", name.version.token},
+                      {"type", name.version.key.entity_type},
+                      {"partition", name.version.key.partition},
+                      {"shard", name.shard}},
+                     LogEvent::Level::kWarning));
     }
     if (!suspects.contains(p.store_id)) left.push_back(p);
   }

@@ -1,6 +1,11 @@
 // What is measured of a run.
 #include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "services/lock_server/run_coordinator.h"
 
 namespace weft {
@@ -14,7 +19,22 @@ void RunCoordinator::CountGrantEnds(const std::vector<Token>& tokens, GrantEnd w
   const SteadyTime now = clock_.SteadyNow();
   for (const Token token : tokens) {
     counters_.GrantEnded(token, state_.grants.at(token).buckets.size(), why, now);
+    std::vector<LogField> fields = DescribeGrant(token);
+    fields.emplace_back("reason", kGrantEnds[static_cast<size_t>(why)]);
+    Event(LogEvent("grant ends", std::move(fields),
+                   why == GrantEnd::kReleased ? LogEvent::Level::kDebug : LogEvent::Level::kInfo));
   }
+}
+
+std::vector<LogField> RunCoordinator::DescribeGrant(Token token) const {
+  const GrantRecord& grant = state_.grants.at(token);
+  const auto name = [](std::string* to, Bucket bucket) {
+    absl::StrAppend(to, "(", bucket.lhs, ",", bucket.rhs, ")");
+  };
+  return {{"pass", state_.position.pass},
+          {"bucket", absl::StrJoin(grant.buckets, " ", name)},
+          {"trainer", state_.sessions.at(grant.session).name},
+          {"token", token}};
 }
 
 RunMetrics RunCoordinator::metrics() const {

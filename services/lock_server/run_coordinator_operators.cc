@@ -11,7 +11,7 @@ namespace weft {
 absl::Status RunCoordinator::Pause(bool paused) {
   MutexLock lock(&mu_);
   if (state_.paused == paused) return absl::OkStatus();
-  Event(paused ? "paused" : "goes on");
+  Event(LogEvent(paused ? "paused" : "goes on"));
   WEFT_RETURN_IF_ERROR(Write(RunPaused{paused}));
   ++grant_revision_;
   return absl::OkStatus();
@@ -57,7 +57,7 @@ absl::Status RunCoordinator::ForgetStore(StoreId store) {
   const ServerRecord* server = FindServer(store);
   if (server == nullptr) return absl::NotFoundError("no such store");
   if (server->retired) return absl::OkStatus();
-  Event(absl::StrCat("server retired: address=", server->info.address));
+  Event(LogEvent("server retired", {{"address", server->info.address}}));
   WEFT_RETURN_IF_ERROR(Write(ServerLost{store, true}));
   places_lost_ = true;
   ++servers_revision_;

@@ -208,8 +208,9 @@ const std::string& RunCoordinator::BytesOf(const Manifest& manifest) {
     bytes = plan_.cluster->encode_state(state);
   }
   if (bytes.size() > kMaxManifestBytes) {
-    Event(absl::StrCat("manifest is too large to be kept at partition servers: token=",
-                       manifest.token, " bytes=", bytes.size()));
+    Event(LogEvent("manifest is too large to be kept at partition servers",
+                   {{"token", manifest.token}, {"bytes", bytes.size()}},
+                   LogEvent::Level::kWarning));
     bytes.clear();
   }
   return bytes;
@@ -256,14 +257,18 @@ absl::Status RunCoordinator::TakeResult(const ServerInfo& server, const OrderRes
       if (suspects->second.empty()) suspects_.erase(suspects);
     }
     if (result.status.ok()) return absl::OkStatus();
-    Event(absl::StrCat("lost at ", server.address, ": ", Key("shard", verify->shard), ": ",
-                       std::string(result.status.message())));
+    Event(LogEvent("lost",
+                   {{"address", server.address},
+                    {"shard", Key("shard", verify->shard)},
+                    {"cause", result.status.message()}},
+                   LogEvent::Level::kWarning));
     places_lost_ = true;
     return Write(PlacesChanged{{{verify->shard, {server.store_id, 0}, true}}});
   }
   if (!result.status.ok()) {
-    Event(absl::StrCat("an order failed at ", server.address, ": ",
-                       std::string(result.status.message())));
+    Event(LogEvent("an order failed",
+                   {{"address", server.address}, {"cause", result.status.message()}},
+                   LogEvent::Level::kWarning));
     orders_.HoldBack(server.store_id, taken->key, result.status, clock_.SteadyNow());
     if (!absl::IsNotFound(result.status) && !absl::IsDataLoss(result.status)) {
       return absl::OkStatus();

@@ -139,7 +139,7 @@ absl::Status RunCoordinator::Advance() {
     });
     if (!ready) return absl::OkStatus();
     WEFT_RETURN_IF_ERROR(Write(ParametersReady{}));
-    Event(absl::StrCat("ready: generation=", state_.generation));
+    Event(LogEvent("ready", {{"generation", state_.generation}}));
     ++grant_revision_;
     ++sync_revision_;
   }
@@ -172,8 +172,8 @@ absl::Status RunCoordinator::CutIfAllHave(bool* again) {
   BeginPass();
   view_changed_ = true;
   ++sync_revision_;
-  Event(absl::StrCat("pass done: pass=", over.pass, " epoch=", over.epoch,
-                     " version=", state_.position.pass));
+  Event(LogEvent("pass done",
+                 {{"pass", over.pass}, {"epoch", over.epoch}, {"version", state_.position.pass}}));
   *again = true;
   return absl::OkStatus();
 }
@@ -218,8 +218,8 @@ absl::Status RunCoordinator::CommitManifests() {
   for (const Token token : committed.removed) manifest_bytes_.erase(token);
   for (const Token token : whole) counters_.ManifestCommitted(token, clock_.SteadyNow());
   if (!whole.empty()) {
-    Event(absl::StrCat("manifest committed: version=", state_.manifests.Find(newest)->version,
-                       " token=", newest));
+    Event(LogEvent("manifest committed",
+                   {{"version", state_.manifests.Find(newest)->version}, {"token", newest}}));
   }
   WEFT_RETURN_IF_ERROR(Write(committed));
   ++garbage_;
@@ -285,8 +285,10 @@ absl::Status RunCoordinator::RewindToNewest(const std::string& why) {
 absl::Status RunCoordinator::Rewind(Token token, const std::string& why) {
   const Manifest* manifest = state_.manifests.Find(token);
   WEFT_CHECK(manifest != nullptr);
-  Event(absl::StrCat("REWIND to version ", manifest->version, ": ", why,
-                     ": generation=", state_.generation + 1));
+  Event(LogEvent(
+      "REWIND",
+      {{"version", manifest->version}, {"cause", why}, {"generation", state_.generation + 1}},
+      LogEvent::Level::kWarning));
   for (const auto& [live, grant] : state_.grants) CountGrantEnds({live}, GrantEnd::kRewound);
   counters_.sessions_ended[static_cast<size_t>(SessionEnd::kRewound)] +=
       static_cast<int64_t>(state_.sessions.size());

@@ -45,7 +45,7 @@ absl::StatusOr<RunCoordinator::PushTarget> RunCoordinator::BeginPush(
   }
   WEFT_RETURN_IF_ERROR(MayPush());
   if (request_id != state_.push.request_id) {
-    Event(absl::StrCat("push of a checkpoint begins: request=", request_id));
+    Event(LogEvent("push of a checkpoint begins", {{"request", request_id}}));
     WEFT_RETURN_IF_ERROR(Write(PushBegan{{++last_token_, request_id}}));
     push_is_whole_ = false;
     ++garbage_;

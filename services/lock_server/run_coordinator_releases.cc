@@ -168,6 +168,9 @@ absl::Status RunCoordinator::EndSession(SessionId id, SessionEnd why) {
   const std::vector<Token> grants = state_.sessions.at(id).grants;
   CountGrantEnds(grants, why == SessionEnd::kRefused ? GrantEnd::kRefused : GrantEnd::kExpired);
   ++counters_.sessions_ended[static_cast<size_t>(why)];
+  Event(LogEvent("session ends", {{"trainer", state_.sessions.at(id).name},
+                                  {"session", id},
+                                  {"reason", kSessionEnds[static_cast<size_t>(why)]}}));
   WEFT_RETURN_IF_ERROR(WriteLive(SessionEnded{id}));
   for (const Token token : grants) scheduler_.Return(token);
   scheduler_.ForgetHint(id);
@@ -185,8 +188,11 @@ absl::Status RunCoordinator::Fail(TrainingFailure failure) {
     grants.emplace_back(grant.session, token);
     CountGrantEnds({token}, GrantEnd::kFailed);
   }
-  Event(absl::StrCat("the run has failed: bucket=", ToString(failure.bucket),
-                     " reason=", failure.reason));
+  Event(LogEvent("the run has failed",
+                 {{"pass", state_.position.pass},
+                  {"bucket", ToString(failure.bucket)},
+                  {"reason", failure.reason}},
+                 LogEvent::Level::kError));
   WEFT_RETURN_IF_ERROR(Write(RunFailed{std::move(failure)}));
   for (const auto& [session, token] : grants) {
     scheduler_.Return(token);
@@ -220,7 +226,6 @@ absl::Status RunCoordinator::Leave(SessionId id) {
   MutexLock lock(&mu_);
   const auto found = state_.sessions.find(id);
   if (found == state_.sessions.end()) return absl::OkStatus();
-  Event(absl::StrCat("session ends, left: trainer=", found->second.name));
   WEFT_RETURN_IF_ERROR(Void(std::vector<Token>(found->second.grants), GrantEnd::kGivenBack));
   return EndSession(id, SessionEnd::kLeft);
 }

@@ -255,8 +255,9 @@ absl::Status RunCoordinator::RegisterServer(const ServerInfo& server) {
   }
   std::erase_if(awaited_places_,
                 [&](const auto& asked) { return asked.first.store_id == server.store_id; });
-  Event(absl::StrCat("server registers: role=", RoleName(server.role), " address=", server.address,
-                     " new=", known == nullptr));
+  Event(LogEvent(
+      "server registers",
+      {{"role", RoleName(server.role)}, {"address", server.address}, {"new", known == nullptr}}));
   WEFT_RETURN_IF_ERROR(Write(ServerRegistered{server}));
   orders_.ForgetFailures();
   ++servers_revision_;

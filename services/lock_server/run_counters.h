@@ -7,10 +7,12 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <iterator>
 #include <optional>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/strings/string_view.h"
 #include "services/common/clock.h"
 #include "services/common/metrics.h"
 #include "services/common/run_stats.h"
@@ -34,6 +36,9 @@ enum class CallRefusal : uint8_t {
 };
 
 enum class SessionEnd : uint8_t { kLeft, kSilent, kStalled, kRefused, kRewound, kCount };
+inline constexpr absl::string_view kSessionEnds[] = {"left", "silent", "stalled", "refused",
+                                                     "rewound"};
+static_assert(std::size(kSessionEnds) == static_cast<size_t>(SessionEnd::kCount));
 
 enum class GrantEnd : uint8_t {
   kReleased,
@@ -45,6 +50,9 @@ enum class GrantEnd : uint8_t {
   kRewound,
   kCount,
 };
+inline constexpr absl::string_view kGrantEnds[] = {"released", "given_back", "unknown", "expired",
+                                                   "refused",  "failed",     "rewound"};
+static_assert(std::size(kGrantEnds) == static_cast<size_t>(GrantEnd::kCount));
 
 // Averages over the edges of a pass.
 class PassTotals {

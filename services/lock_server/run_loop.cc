@@ -7,7 +7,7 @@ namespace weft {
 
 RunLoop::RunLoop(RunCoordinator* run, RunStore* store, const Clock& clock,
                  std::function<void(const absl::Status&)> on_failure,
-                 std::function<void(const std::string&)> log)
+                 std::function<void(const LogEvent&)> log)
     : on_failure_(std::move(on_failure)), batches_(run, store, clock, std::move(log)) {
   thread_ = std::thread([this] { Run(); });
 }

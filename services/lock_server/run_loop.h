@@ -15,6 +15,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "services/common/clock.h"
+#include "services/common/log_event.h"
 #include "services/common/mutex.h"
 #include "services/lock_server/run_batches.h"
 #include "services/lock_server/run_coordinator.h"
@@ -28,10 +29,10 @@ class RunLoop {
   using Call = RunBatches::Call;
 
   // All must outlive the loop. Called on the loop's thread: `on_failure` at most once, `log` with
-  // each line of what happened.
+  // each thing that happened.
   RunLoop(RunCoordinator* run, RunStore* store, const Clock& clock,
           std::function<void(const absl::Status&)> on_failure,
-          std::function<void(const std::string&)> log = nullptr);
+          std::function<void(const LogEvent&)> log = nullptr);
   // Ends, as Drain does.
   ~RunLoop();
 

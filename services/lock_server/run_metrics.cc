@@ -13,13 +13,8 @@ constexpr absl::string_view kPhases[] = {"preparing", "running", "cutting", "rew
 constexpr absl::string_view kRefusals[] = {
     "wrong_run", "old_generation", "session_ended", "grant_ended",   "stale_base",
     "malformed", "not_stored",     "wrong_edges",   "other_version", "run_failed"};
-constexpr absl::string_view kSessionEnds[] = {"left", "silent", "stalled", "refused", "rewound"};
-constexpr absl::string_view kGrantEnds[] = {"released", "given_back", "unknown", "expired",
-                                            "refused",  "failed",     "rewound"};
 static_assert(std::size(kPhases) == static_cast<size_t>(RunPhase::kDone));
 static_assert(std::size(kRefusals) == static_cast<size_t>(CallRefusal::kCount));
-static_assert(std::size(kSessionEnds) == static_cast<size_t>(SessionEnd::kCount));
-static_assert(std::size(kGrantEnds) == static_cast<size_t>(GrantEnd::kCount));
 
 // Adds one sample without labels.
 class Gauges {

@@ -76,8 +76,10 @@ absl::Status Run(const StoreProcessFlags& flags) {
                         flags.advertise.empty() ? runner->address() : flags.advertise, durable};
   ParamSync sync(folder.get(), store.get(), &blobs, self,
                  [&lock_server] { lock_server->Interrupt(); });
-  WEFT_LOG_INFO("parameter server: address={} store={:016x} keeps={}", self.address, self.store_id,
-                flags.store);
+  LogInfo("parameter server begins",
+          {{"address", self.address},
+           {"store", absl::StrCat(absl::Hex(self.store_id, absl::kZeroPad16))},
+           {"keeps", flags.store}});
   if (!flags.address_file.empty()) {
     WEFT_RETURN_IF_ERROR(WriteFileAtomically(flags.address_file, self.address + "\n"));
   }
@@ -88,7 +90,7 @@ absl::Status Run(const StoreProcessFlags& flags) {
                                                monitoring->readiness()->SetReady();
                                              });
   monitoring->readiness()->SetWaiting("it ends");
-  WEFT_LOG_INFO("parameter server: ends");
+  LogInfo("parameter server ends");
   runner->Drain();
   return status;
 }
@@ -105,10 +107,10 @@ int Main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
-  InitLogging("weft-param-server", 0);
+  InitLogging("weft-param-server", flags.monitoring.log_format);
   const absl::Status status = Run(flags);
   if (status.ok()) return 0;
-  WEFT_LOG_ERROR("parameter server: {}", std::string(status.message()));
+  LogError("parameter server ends", {{"cause", status.message()}});
   return 1;
 }
 

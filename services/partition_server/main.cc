@@ -101,8 +101,10 @@ absl::Status Run(const Flags& flags) {
   const std::string address = flags.advertise.empty() ? runner->address() : flags.advertise;
   sync = std::make_unique<PartitionSync>(store.get(), &orders, &background, address,
                                          [&lock_server] { lock_server->Interrupt(); });
-  WEFT_LOG_INFO("partition server: address={} store={:016x} keeps={}", address, store->store_id(),
-                flags.store);
+  LogInfo("partition server begins",
+          {{"address", address},
+           {"store", absl::StrCat(absl::Hex(store->store_id(), absl::kZeroPad16))},
+           {"keeps", flags.store}});
   if (!flags.address_file.empty()) {
     WEFT_RETURN_IF_ERROR(WriteFileAtomically(flags.address_file, address + "\n"));
   }
@@ -113,7 +115,7 @@ absl::Status Run(const Flags& flags) {
                                          monitoring->readiness()->SetReady();
                                        });
   monitoring->readiness()->SetWaiting("it ends");
-  WEFT_LOG_INFO("partition server: ends");
+  LogInfo("partition server ends");
   runner->Drain();
   if (status.ok() && !store->durable()) {
     status = sync->PersistAll();
@@ -137,12 +139,12 @@ int Main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
-  InitLogging("weft-partition-server", 0);
+  InitLogging("weft-partition-server", flags.monitoring.log_format);
   // Before there are threads. Each heap of a thread keeps the most that was ever received on it.
   if (flags.store == "memory") mallopt(M_ARENA_MAX, kHeaps);
   const absl::Status status = Run(flags);
   if (status.ok()) return 0;
-  WEFT_LOG_ERROR("partition server: {}", std::string(status.message()));
+  LogError("partition server ends", {{"cause", status.message()}});
   return 1;
 }
 

@@ -2,7 +2,6 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -72,7 +71,7 @@ class GraceTimer {
       : thread_([this, signals, target, grace] {
           signals->Wait();
           if (!done_.WaitFor(grace)) return;
-          WEFT_LOG_WARNING("trainer: the time for an orderly end is over");
+          LogWarning("the time for an orderly end is over");
           target->Cancel();
         }),
         signals_(signals) {}
@@ -114,14 +113,16 @@ absl::Status Run(const Flags& flags) {
     target.Clear();
   }
   WEFT_RETURN_IF_ERROR(summary.status());
-  WEFT_LOG_INFO("trainer: ends: {} edges={} seconds={:.3f} edges_per_second={:.0f}",
-                summary->stopped ? "was asked to stop" : "the run is over", summary->trained_edges,
-                summary->train_seconds, summary->edges_per_second);
   const PhaseSeconds& phases = summary->phases;
-  WEFT_LOG_INFO(
-      "trainer: seconds by phase: waiting={:.3f} loading={:.3f} training={:.3f} evaluating={:.3f} "
-      "finishing={:.3f}",
-      phases.waiting, phases.loading, phases.training, phases.evaluating, phases.finishing);
+  LogInfo("trainer ends", {{"reason", summary->stopped ? "was asked to stop" : "the run is over"},
+                           {"edges", summary->trained_edges},
+                           {"seconds", summary->train_seconds},
+                           {"edges_per_second", summary->edges_per_second},
+                           {"waiting_seconds", phases.waiting},
+                           {"loading_seconds", phases.loading},
+                           {"training_seconds", phases.training},
+                           {"evaluating_seconds", phases.evaluating},
+                           {"finishing_seconds", phases.finishing}});
   return absl::OkStatus();
 }
 
@@ -155,10 +156,10 @@ int Main(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : 2;
   }
   flags.trainer.clients.retry.patience = absl::Seconds(flags.patience_seconds);
-  InitLogging("weft-trainer", 0);
+  InitLogging("weft-trainer", flags.monitoring.log_format);
   const absl::Status status = Run(flags);
   if (status.ok()) return 0;
-  WEFT_LOG_ERROR("trainer: {}", std::string(status.message()));
+  LogError("trainer ends", {{"cause", status.message()}});
   return 1;
 }
 

@@ -116,7 +116,7 @@ absl::Status TrainingLoop::TrainUntilDone(const std::atomic<bool>& stop) {
     WEFT_ASSIGN_OR_RETURN(const AcquireResult acquired, Acquire(wait));
     if (acquired.grant) {
       ++acquire_number_;
-      WEFT_RETURN_IF_ERROR(TrainGrant(*acquired.grant, acquired.remaining, stop));
+      WEFT_RETURN_IF_ERROR(TrainGrant(*acquired.grant, stop));
     } else if (acquired.run_done) {
       return pipeline_.Drain();
     }
@@ -142,8 +142,7 @@ absl::StatusOr<const BucketEdges*> TrainingLoop::GetEdges(const PassPosition& po
   return edges;
 }
 
-absl::Status TrainingLoop::TrainGrant(const Grant& grant, int64_t remaining,
-                                      const std::atomic<bool>& stop) {
+absl::Status TrainingLoop::TrainGrant(const Grant& grant, const std::atomic<bool>& stop) {
   std::vector<BucketStats> trained;
   services_.params->BeginPass(grant.position.pass);
   edges_.Prefetch(grant.position, grant.buckets.front().bucket);  // while partitions are loaded
@@ -163,7 +162,7 @@ absl::Status TrainingLoop::TrainGrant(const Grant& grant, int64_t remaining,
       break;
     }
     if (services_.observer != nullptr) {
-      services_.observer->OnBucketTrained(grant.position, *bucket, remaining);
+      services_.observer->OnBucketTrained(grant, *bucket);
     }
     trained.push_back(*std::move(bucket));
   }

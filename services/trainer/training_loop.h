@@ -51,10 +51,8 @@ class TrainingObserver {
   virtual ~TrainingObserver() = default;
   // About five times a second while the workers work.
   virtual void OnProgress(const TrainingProgress& progress) {}
-  // A bucket is trained (it is stored and released later). `remaining`: buckets of the pass that
-  // were not yet given to anybody when this one's grant was made.
-  virtual void OnBucketTrained(const PassPosition& position, const BucketStats& stats,
-                               int64_t remaining) {}
+  // A bucket of the grant is trained (it is stored and released later).
+  virtual void OnBucketTrained(const Grant& grant, const BucketStats& stats) {}
 };
 
 // Where the time of the loop's thread went.
@@ -116,7 +114,7 @@ class TrainingLoop {
   // Errors: DataLoss when they are not as many as the run expects.
   absl::StatusOr<const BucketEdges*> GetEdges(const PassPosition& position,
                                               const GrantedBucket& granted);
-  absl::Status TrainGrant(const Grant& grant, int64_t remaining, const std::atomic<bool>& stop);
+  absl::Status TrainGrant(const Grant& grant, const std::atomic<bool>& stop);
   absl::StatusOr<BucketStats> TrainBucket(const Grant& grant, size_t index,
                                           const std::atomic<bool>& stop);
   absl::StatusOr<Stats> Evaluate(const BucketTrainer::Target& target, const GroupedEdges& edges,

@@ -153,7 +153,7 @@ TEST_F(ChaosTest, BlobsThatAreCutShortTakeTheRunBackToAWholeVersion) {
 
   EXPECT_GE(run.generation(), 2u);
   EXPECT_THAT(ReadFile(run.File("cluster/logs/lock-server.log")).value_or(""),
-              HasSubstr("REWIND to version"));
+              HasSubstr("REWIND: version="));
   Report(run);
 }
 

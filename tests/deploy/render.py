@@ -88,8 +88,9 @@ def apply_json_patch(target, operations):
 
 
 def matches(target, doc):
-    return (target.get("kind", doc["kind"]) == doc["kind"] and
-            target.get("name", doc["metadata"]["name"]) == doc["metadata"]["name"])
+    """A target's fields are patterns, as in kustomize."""
+    return (re.fullmatch(target.get("kind", ".*"), doc["kind"]) is not None and
+            re.fullmatch(target.get("name", ".*"), doc["metadata"]["name"]) is not None)
 
 
 def apply_patch(docs, entry, folder):

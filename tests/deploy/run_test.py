@@ -96,7 +96,24 @@ def check_expressions(port, begin, end, namespace):
     # That it can fail: what nobody exports has none.
     if values(port, "weft_no_such_metric", begin, end):
         yield "a metric that nobody exports has values"
-    print(f"{len(asked)} expressions were asked")
+    print(f"{count} expressions were asked")
+    if count == 0:
+        yield "no expression was asked"
+
+
+def check_json_lines(name, log, trains):
+    """Every line of a log is an event; those of trainers say of which run, trainer, pass and bucket."""
+    events = []
+    for line in log.splitlines()[1:]:  # the first is the command
+        try:
+            events.append(json.loads(line))
+        except ValueError:
+            yield f"{name}: no JSON: {line}"
+    if not events or not all({"time", "level", "program", "event"} <= set(event) for event in events):
+        yield f"{name}: no events, or without time, level and program: {events[:3]}"
+    trained = [event for event in events if event["event"] == "bucket trained"]
+    if trains and not (trained and {"run", "trainer", "pass", "bucket", "token"} <= set(trained[0])):
+        yield f"{name}: buckets trained, without their ids: {trained[:1]}"
 
 
 def is_ready(pod):
@@ -166,6 +183,9 @@ def test(programs, folder, overlay):
         print(f"filtered MRR of the held-out edges: {mrr:.3f}")
         if overlay == "local" and mrr < 0.08:  # at random 0.0005; 0.139 was seen
             yield f"the model has learned nothing: MRR {mrr}"
+        if overlay == "production":
+            for pod in servers + trainers:
+                yield from check_json_lines(pod.name, processes.log(pod.name), pod in trainers)
         for pod in reversed(servers + trainers):
             process = started[pod.name]
             code = process.returncode if process.poll() is not None else stop(process)

@@ -4,8 +4,11 @@
 #include <signal.h>
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
+#include "absl/strings/str_split.h"
 #include "tests/integration/cluster_world.h"
 
 namespace weft {
@@ -85,6 +88,25 @@ TEST(ClusterTrainersTest, ALockServerThatIsNotThereIsSaidInTime) {
   EXPECT_THAT(result.err, AllOf(HasSubstr("lock server at 127.0.0.1:1"), HasSubstr("gave up"),
                                 HasSubstr("onnect")));
   EXPECT_EQ(ErrorLines(result.err), 1) << result.err;
+}
+
+TEST(ClusterTrainersTest, ALogForMachinesHasNothingButJsonLines) {
+  const ProgramResult result = RunProgram(TrainerCommand("127.0.0.1:1", {"--log-format", "json"}));
+
+  std::vector<nlohmann::json> events;
+  for (const absl::string_view line : absl::StrSplit(result.err, '\n', absl::SkipEmpty())) {
+    events.push_back(nlohmann::json::parse(line.begin(), line.end(), nullptr, false));
+    ASSERT_TRUE(events.back().is_object()) << line;
+    EXPECT_EQ(events.back()["program"], "weft-trainer") << line;
+  }
+  ASSERT_FALSE(events.empty());
+  EXPECT_EQ(events.front()["event"], "waiting for the lock server");
+  EXPECT_EQ(events.back()["level"], "error");
+  EXPECT_THAT(events.back()["cause"].get<std::string>(), HasSubstr("lock server at 127.0.0.1:1"));
+
+  const ProgramResult other = RunProgram(TrainerCommand("127.0.0.1:1", {"--log-format", "xml"}));
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_THAT(other.err, AllOf(HasSubstr("--log-format"), HasSubstr("json")));
 }
 
 TEST(ClusterTrainersTest, ATrainerThatCannotTakePartIsToldWhy) {

@@ -139,7 +139,7 @@ TEST(ClusterTroublesTest, ATrainerThatComesBeforeTheOtherServersJoinsOnceTheyCom
   const Program lock_server = cluster.LockServer();
   const Program trainer = cluster.Trainer();
   cluster.Await([](const v1::GetRunStateResponse& state) { return state.trainers_size() == 1; });
-  AwaitSaid(trainer.get(), "the run waits for servers: ");
+  AwaitSaid(trainer.get(), "waits for servers: ");
   EXPECT_THAT(trainer->err(), HasSubstr("no partition server is there"));
 
   const Program partitions = cluster.PartitionServer();
@@ -236,7 +236,7 @@ TEST(ClusterTroublesTest, ARewindThatCannotReadItsSnapshotsSaysWhatIsMissingAndW
 
   AwaitSaid(trainer.get(), "partition server at 127.0.0.1:1");
   EXPECT_THAT(trainer->err(),
-              AllOf(HasSubstr("the run waits for servers: the parameter server at 127.0.0.1:"),
+              AllOf(HasSubstr("waits for servers: the parameter server at 127.0.0.1:"),
                     HasSubstr("onnect")));
 }
 

@@ -112,7 +112,7 @@ TEST(ClusterEdgesTest, ARunWithoutItsEdgesWaitsAndSaysForWhat) {
   EXPECT_THAT(run.coordinator->Register(anna),
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr("cluster://train")));
   EXPECT_THAT(run.ReportParams(ParamServer(21), 0, 0), StatusIs(absl::StatusCode::kUnavailable));
-  EXPECT_THAT(run.coordinator->TakeEvents(), Contains(HasSubstr("waits for the edges")));
+  EXPECT_THAT(run.TakeLines(), Contains(HasSubstr("waits for the edges")));
   run.Pass(absl::Seconds(5));
   EXPECT_EQ(run.coordinator->phase(), RunPhase::kPreparing);
 }

@@ -62,6 +62,13 @@ struct ClusterRun {
 
   void Sync() { WEFT_CHECK(store.Sync().ok()); }
 
+  // What has happened since the last call, as people read it.
+  std::vector<std::string> TakeLines() {
+    std::vector<std::string> lines;
+    for (const LogEvent& event : coordinator->TakeEvents()) lines.push_back(ToText(event));
+    return lines;
+  }
+
   // Time passes as it does when the lock server is not stopped; partition servers are heard of.
   void Pass(absl::Duration duration) {
     const absl::Duration tick = absl::FromChrono(SessionLeases::kTick);

@@ -273,7 +273,7 @@ TEST(ClusterPushTest, ARunWithAnInitPathBeginsWithWhatIsPushed) {
   EXPECT_EQ(run.coordinator->View(false).missing_checkpoint, "old/model");
   EXPECT_THAT(run.coordinator->View(false).reason,
               HasSubstr("`weft checkpoint push old/model ADDRESS`"));
-  EXPECT_THAT(run.coordinator->TakeEvents(), Contains(HasSubstr("init_path")));
+  EXPECT_THAT(run.TakeLines(), Contains(HasSubstr("init_path")));
   EXPECT_FALSE(run.Acquire(kAnna, 1)->grant.has_value());
   const Token token = MustBegin(&run);
   const VersionInfo first = StoredAt({{0, 0}, token}, kDisk);

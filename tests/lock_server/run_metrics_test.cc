@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "absl/strings/str_cat.h"
 #include "tests/lock_server/cluster_fixture.h"
 #include "tests/testing/recorded_metrics.h"
 #include "tests/testing/status_matchers.h"
@@ -145,6 +146,27 @@ TEST(RunMetricsTest, AGrantThatItsLivingTrainerDoesNotNameIsUnknown) {
 
   EXPECT_EQ(run.Value("weft_lock_grants_ended_total{reason=unknown}"), 1);
   EXPECT_EQ(run.Value("weft_lock_grants_ended_total{reason=expired}"), 0);
+}
+
+TEST(RunMetricsTest, TheLogSaysWhichTrainerHadWhichBucketAndHowItEnded) {
+  MeasuredRun run;
+  const Grant first = run.MustAcquire(kAnna, 1);
+  run.TakeLines();
+
+  ASSERT_THAT(run.Release(kAnna, first, kDisk), IsOk());
+  const Grant second = run.MustAcquire(kAnna, 2);
+  ASSERT_THAT(run.coordinator->Leave(kAnna), IsOk());
+
+  const auto of = [](const Grant& grant) {
+    const Bucket bucket = grant.buckets[0].bucket;
+    return absl::StrCat("pass=0 bucket=(", bucket.lhs, ",", bucket.rhs,
+                        ") trainer=trainer token=", grant.token);
+  };
+  EXPECT_THAT(run.TakeLines(),
+              ::testing::ElementsAre("grant ends: " + of(first) + " reason=released",
+                                     "grant begins: " + of(second),
+                                     "grant ends: " + of(second) + " reason=given_back",
+                                     "session ends: trainer=trainer session=1001 reason=left"));
 }
 
 TEST(RunMetricsTest, TheMatrixAndTheCountsOfBucketsAgree) {

@@ -225,8 +225,7 @@ TEST_F(TrainingLoopTest, NothingToDoIsDoneAtOnce) {
 
 class RecordingObserver : public TrainingObserver {
  public:
-  void OnBucketTrained(const PassPosition& position, const BucketStats& stats,
-                       int64_t remaining) override {
+  void OnBucketTrained(const Grant&, const BucketStats& stats) override {
     buckets.push_back(stats.bucket);
   }
   std::vector<Bucket> buckets;

@@ -12,6 +12,15 @@ void AddMonitoringFlags(MonitoringFlags* flags, CLI::App* app) {
       "host:port of /metrics, /healthz and /readyz over HTTP; port 0: any that is free");
   app->add_option("--metrics-address-file", flags->address_file,
                   "written with host:port of the metrics");
+  app->add_option_function<std::string>(
+         "--log-format",
+         [flags](const std::string& word) {
+           flags->log_format = word == "json" ? LogFormat::kJson : LogFormat::kText;
+         },
+         "of the lines on standard error: text for people, json for machines")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->envname("WEFT_LOG_FORMAT")
+      ->default_str("text");
 }
 
 Monitoring::Monitoring(const std::string& program, ServerRole role, const std::string& data_dir)
@@ -36,7 +45,7 @@ absl::StatusOr<std::unique_ptr<Monitoring>> Monitoring::Start(const MonitoringFl
       monitoring->server_,
       MetricsServer::Start(flags.listen, &monitoring->registry_, &monitoring->readiness_));
   const std::string& address = monitoring->server_->address();
-  WEFT_LOG_INFO("metrics: address={}", address);
+  LogInfo("metrics can be scraped", {{"address", address}});
   if (!flags.address_file.empty()) {
     WEFT_RETURN_IF_ERROR(WriteFileAtomically(flags.address_file, address + "\n"));
   }

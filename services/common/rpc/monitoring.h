@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "services/common/cluster_types.h"
+#include "services/common/logging.h"
 #include "services/common/metrics.h"
 #include "services/common/metrics_server.h"
 #include "services/common/process_metrics.h"
@@ -19,6 +20,7 @@ namespace weft {
 struct MonitoringFlags {
   std::string listen;        // empty: no HTTP server
   std::string address_file;  // written with host:port
+  LogFormat log_format = LogFormat::kText;
 };
 
 void AddMonitoringFlags(MonitoringFlags* flags, CLI::App* app);

@@ -46,8 +46,9 @@ absl::Status PollLockServer(const std::string& address, StoreSyncClient* client,
     if (status.ok()) {
       status = store->Take(*answer);
       if (status.ok()) {
-        if (backoff.has_value()) WEFT_LOG_INFO("lock server is there again: address={}", address);
+        if (backoff.has_value()) LogInfo("lock server is there again", {{"address", address}});
         backoff.reset();
+        SetLogContext({{"run", store->context().run_id}});
         served();
         continue;
       }
@@ -56,8 +57,8 @@ absl::Status PollLockServer(const std::string& address, StoreSyncClient* client,
     if (!IsTransient(status)) return Annotate(status, "lock server at " + address);
     if (!backoff.has_value()) {
       backoff.emplace(retry, store->Report().server.incarnation);
-      WEFT_LOG_WARNING("lock server does not answer: address={} cause={}", address,
-                       std::string(status.message()));
+      LogWarning("lock server does not answer",
+                 {{"address", address}, {"cause", status.message()}});
     }
     const auto delay = backoff->Next(std::chrono::steady_clock::now());
     shutdown->WaitFor(delay.value_or(retry.max_delay));

@@ -81,8 +81,7 @@ class CallerRoleProcessor : public grpc::AuthMetadataProcessor {
       told_ = now;
       refused = refused_;
     }
-    WEFT_LOG_WARNING("call refused: refused_so_far={} cause={}", refused,
-                     std::string(refusal.message()));
+    LogWarning("call refused", {{"refused_so_far", refused}, {"cause", refusal.message()}});
   }
 
   Mutex mu_;
@@ -102,9 +101,11 @@ std::vector<int64_t> Fingerprint(const TlsFiles& files) {
   return print;
 }
 
-std::string Describe(const TlsMaterial& material) {
-  return absl::StrCat("roles=(", ToString(material.roles), ") serial=", material.serial,
-                      " until=", absl::FormatTime(material.valid_until, absl::UTCTimeZone()));
+std::vector<LogField> Describe(const TlsFiles& files, const TlsMaterial& material) {
+  return {{"file", files.certificate},
+          {"roles", absl::StrCat("(", ToString(material.roles), ")")},
+          {"serial", material.serial},
+          {"until", absl::FormatTime(material.valid_until, absl::UTCTimeZone())}};
 }
 
 }  // namespace
@@ -178,8 +179,8 @@ void TlsIdentity::LookForEver(TlsMaterial material, std::vector<int64_t> print) 
   bool told_expired = false;
   while (ended_.WaitFor(kLookEvery)) {
     if (absl::Now() > material.valid_until && !std::exchange(told_expired, true)) {
-      WEFT_LOG_ERROR("the certificate has expired, others refuse new connections: file={} {}",
-                     files_.certificate, Describe(material));
+      LogError("the certificate has expired, others refuse new connections",
+               Describe(files_, material));
     }
     std::vector<int64_t> now = Fingerprint(files_);
     // Files that are still being written are looked at when they have come to rest.
@@ -194,8 +195,8 @@ void TlsIdentity::LookForEver(TlsMaterial material, std::vector<int64_t> print) 
     const absl::Status status = read.ok() ? Take(*read) : read.status();
     SetFilesStatus(status);
     if (!status.ok()) {
-      WEFT_LOG_ERROR("new certificate files are not used, the old ones stay: cause={}",
-                     std::string(status.message()));
+      LogError("new certificate files are not used, the old ones stay",
+               {{"cause", status.message()}});
       refused = std::move(now);
       continue;
     }
@@ -203,7 +204,7 @@ void TlsIdentity::LookForEver(TlsMaterial material, std::vector<int64_t> print) 
     told_expired = false;
     taken = std::move(now);
     refused.clear();
-    WEFT_LOG_INFO("new certificate files are used from now on: {}", Describe(material));
+    LogInfo("new certificate files are used from now on", Describe(files_, material));
   }
 }
 

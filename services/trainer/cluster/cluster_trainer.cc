@@ -33,13 +33,17 @@ class ClusterObserver : public TrainingObserver {
     metrics_->OnProgress(progress);
   }
 
-  void OnBucketTrained(const PassPosition& position, const BucketStats& stats, int64_t) override {
+  void OnBucketTrained(const Grant& grant, const BucketStats& stats) override {
     lock_->AddProgress(1);
     metrics_->OnBucketTrained(stats);
-    WEFT_LOG_INFO(
-        "bucket trained: pass={} bucket=({},{}) edges={} held_out={} seconds={:.3f} loss={}",
-        position.pass, stats.bucket.lhs, stats.bucket.rhs, stats.trained_edges,
-        stats.held_out_edges, stats.train_seconds, OrNan(stats.train.Find("loss")));
+    LogInfo("bucket trained",
+            {{"pass", grant.position.pass},
+             {"bucket", absl::StrCat("(", stats.bucket.lhs, ",", stats.bucket.rhs, ")")},
+             {"token", grant.token},
+             {"edges", stats.trained_edges},
+             {"held_out", stats.held_out_edges},
+             {"seconds", stats.train_seconds},
+             {"loss", OrNan(stats.train.Find("loss"))}});
   }
 
  private:
@@ -60,8 +64,10 @@ class ClusterTrainerImpl : public ClusterTrainer {
     WEFT_RETURN_IF_ERROR(MakeTask(session.run));
     WEFT_RETURN_IF_ERROR(CheckData(session.run));
     WEFT_RETURN_IF_ERROR(clients_->Configure(task_.config));
-    WEFT_LOG_INFO("trainer: name={} run={} threads={}", session.name, session.context.run_id,
-                  task_.config.NumThreads());
+    SetLogContext({{"run", session.context.run_id}, {"trainer", session.name}});
+    LogInfo("trainer begins", {{"name", session.name},
+                               {"run", session.context.run_id},
+                               {"threads", task_.config.NumThreads()}});
     return absl::OkStatus();
   }
 

@@ -162,10 +162,10 @@ std::vector<int64_t> LocalCheckpoint::RemoveVersions(absl::Span<const int64_t> v
     if (status.ok()) {
       removed.push_back(version);
     } else if (absl::IsFailedPrecondition(status)) {
-      WEFT_LOG_INFO("kept until the next pass: {}", std::string(status.message()));
+      LogInfo("a version is kept until the next pass", {{"cause", status.message()}});
     } else {
-      WEFT_LOG_WARNING("cannot remove version {}, will try again: {}", version,
-                       std::string(status.message()));
+      LogWarning("cannot remove a version, will try again",
+                 {{"version", version}, {"cause", status.message()}});
     }
   }
   Step("old versions removed");
@@ -175,7 +175,7 @@ std::vector<int64_t> LocalCheckpoint::RemoveVersions(absl::Span<const int64_t> v
 void LocalCheckpoint::Sweep(const KeepList& list) {
   const absl::Status status = blobs_->Sweep(list.high_water, list.keep);
   if (!status.ok()) {
-    WEFT_LOG_WARNING("cannot remove an old partition: {}", std::string(status.message()));
+    LogWarning("cannot remove an old partition", {{"cause", status.message()}});
   }
 }
 

@@ -189,7 +189,8 @@ absl::Status LocalInitCheckpoint::ReadShared(SharedState* live) const {
   for (Parameter& parameter : live->parameters.all()) {
     const Parameter* from = stored.Find(parameter.name);
     if (from == nullptr) {
-      WEFT_LOG_WARNING("{} has no {}: it starts with its initial value", path, parameter.name);
+      LogWarning("not in the file, it starts with its initial value",
+                 {{"parameter", parameter.name}, {"file", path}});
       continue;
     }
     WEFT_RETURN_IF_ERROR(CopyParameter(*from, &parameter));

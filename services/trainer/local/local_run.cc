@@ -210,9 +210,10 @@ class LocalRunImpl : public LocalRun {
 
   void OnCommit(const CompletePass& pass) {
     const RunProgress progress = coordinator_->progress();
-    WEFT_LOG_INFO("checkpoint committed: version={} epoch={} edge_path={} edge_chunk={}",
-                  pass.version, pass.position.epoch + 1, pass.position.edge_path + 1,
-                  pass.position.edge_chunk + 1);
+    LogInfo("checkpoint committed", {{"version", pass.version},
+                                     {"epoch", pass.position.epoch + 1},
+                                     {"edge_path", pass.position.edge_path + 1},
+                                     {"edge_chunk", pass.position.edge_chunk + 1}});
     if (progress.done && config_.early_stopping.has_value()) KeepBest(progress);
     if (options_.on_commit != nullptr) options_.on_commit(pass);
   }
@@ -220,13 +221,14 @@ class LocalRunImpl : public LocalRun {
   void KeepBest(const RunProgress& progress) {
     const EarlyStoppingState& best = progress.early_stopping;
     if (progress.stopped_early) {
-      WEFT_LOG_INFO("stopped early: epochs={} best_epoch={} best_value={}", progress.position.epoch,
-                    best.best_epoch, best.best_value.value_or(0));
+      LogInfo("stopped early", {{"epochs", progress.position.epoch},
+                                {"best_epoch", best.best_epoch},
+                                {"best_value", best.best_value.value_or(0)}});
     }
     if (best.best_version == 0) return;  // what the run began with has no files
     const absl::Status kept = checkpoint_->Preserve(best.best_version, best.best_epoch);
     if (!kept.ok()) {
-      WEFT_LOG_WARNING("cannot keep the best version: {}", std::string(kept.message()));
+      LogWarning("cannot keep the best version", {{"cause", kept.message()}});
     }
   }
 
