@@ -137,9 +137,9 @@ absl::Status Run(const Flags& flags, const RunConfig& config) {
   WEFT_ASSIGN_OR_RETURN(const SecurityOptions security,
                         MakeSecurityOptions(flags.security, {Role::kLockServer}));
   WEFT_RETURN_IF_ERROR(MakeDirectories(flags.data_dir));
-  WEFT_ASSIGN_OR_RETURN(
-      const std::unique_ptr<Monitoring> monitoring,
-      Monitoring::Start(flags.monitoring, "weft-lock-server", ServerRole::kLock, flags.data_dir));
+  WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<Monitoring> monitoring,
+                        Monitoring::Start(flags.monitoring, "weft-lock-server", ServerRole::kLock,
+                                          flags.data_dir, security));
   WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<RocksDbRunStore> store,
                         RocksDbRunStore::Open(flags.data_dir + "/run"));
   const auto measured =

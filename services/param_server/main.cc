@@ -33,9 +33,9 @@ absl::Status Run(const StoreProcessFlags& flags) {
   ShutdownSignals shutdown;
   WEFT_ASSIGN_OR_RETURN(const SecurityOptions security,
                         MakeSecurityOptions(flags.security, {Role::kParamServer}));
-  WEFT_ASSIGN_OR_RETURN(
-      const std::unique_ptr<Monitoring> monitoring,
-      Monitoring::Start(flags.monitoring, "weft-param-server", ServerRole::kParam, flags.data_dir));
+  WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<Monitoring> monitoring,
+                        Monitoring::Start(flags.monitoring, "weft-param-server", ServerRole::kParam,
+                                          flags.data_dir, security));
   WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<GrpcStoreSyncClient> lock_server,
                         GrpcStoreSyncClient::Connect(flags.lock_server, security));
   const bool durable = flags.store == "rocksdb";

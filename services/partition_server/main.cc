@@ -73,7 +73,7 @@ absl::Status Run(const Flags& flags) {
                         MakeSecurityOptions(flags.security, {Role::kPartitionServer}));
   WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<Monitoring> monitoring,
                         Monitoring::Start(flags.monitoring, "weft-partition-server",
-                                          ServerRole::kPartition, flags.data_dir));
+                                          ServerRole::kPartition, flags.data_dir, security));
   WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<GrpcStoreSyncClient> lock_server,
                         GrpcStoreSyncClient::Connect(flags.lock_server, security));
   WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<PartitionStore> store, OpenStore(flags));

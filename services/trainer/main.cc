@@ -94,9 +94,9 @@ absl::Status Run(const Flags& flags) {
   ClusterTrainer::Options options = flags.trainer;
   WEFT_ASSIGN_OR_RETURN(options.clients.security,
                         MakeSecurityOptions(flags.security, {Role::kTrainer}));
-  WEFT_ASSIGN_OR_RETURN(
-      const std::unique_ptr<Monitoring> monitoring,
-      Monitoring::Start(flags.monitoring, "weft-trainer", ServerRole::kTrainer, ""));
+  WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<Monitoring> monitoring,
+                        Monitoring::Start(flags.monitoring, "weft-trainer", ServerRole::kTrainer,
+                                          "", options.clients.security));
   monitoring->readiness()->SetWaiting("waits for the lock server at " +
                                       flags.trainer.clients.lock_server);
   WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<ClusterTrainer> trainer,

@@ -170,8 +170,12 @@ def check_cluster(programs, folder):
     weft = str(programs / "weft")
     make_graph(folder, weft)
     log = open(folder / "cluster.log", "w", encoding="utf-8")
+    # Over TLS, which has metrics of its own.
+    subprocess.run([ROOT / "scripts/make_test_ca", folder / "ca"], check=True, capture_output=True)
     cluster = subprocess.Popen([weft, "cluster", "up", "run.json", "--trainers", "2",
-                                "--partition-servers", "2", "--threads", "1"],
+                                "--partition-servers", "2", "--threads", "1",
+                                "--tls-cert", "ca/cluster.crt", "--tls-key", "ca/cluster.key",
+                                "--tls-ca", "ca/ca.crt"],
                                cwd=folder, stdout=log, stderr=subprocess.STDOUT)
     problems = []
     try:

@@ -1,7 +1,7 @@
 #include "services/common/rpc/monitoring.h"
 
 #include "services/common/file_util.h"
-#include "services/common/logging.h"
+#include "services/common/rpc/grpc_log.h"
 #include "services/common/status_macros.h"
 
 namespace weft {
@@ -23,23 +23,29 @@ void AddMonitoringFlags(MonitoringFlags* flags, CLI::App* app) {
       ->default_str("text");
 }
 
-Monitoring::Monitoring(const std::string& program, ServerRole role, const std::string& data_dir)
+Monitoring::Monitoring(const std::string& program, ServerRole role, const std::string& data_dir,
+                       const SecurityOptions& security)
     : process_(program, data_dir),
       client_calls_(CountClientCalls(role)),
       server_calls_("weft_rpc_server_duration_seconds",
                     "Calls answered: from arrival to answer, waiting included.") {
-  registration_ = registry_.Add([this](MetricsPage* page) {
+  registration_ = registry_.Add([this, tls = security.tls](MetricsPage* page) {
     process_.Write(page);
     server_calls_.Write(page);
     client_calls_.Write(page);
+    if (tls == nullptr) return;
+    tls->WriteMetrics(page);
+    WriteHandshakeMetrics(page);
   });
 }
 
 absl::StatusOr<std::unique_ptr<Monitoring>> Monitoring::Start(const MonitoringFlags& flags,
                                                               const std::string& program,
                                                               ServerRole role,
-                                                              const std::string& data_dir) {
-  std::unique_ptr<Monitoring> monitoring(new Monitoring(program, role, data_dir));
+                                                              const std::string& data_dir,
+                                                              const SecurityOptions& security) {
+  TakeGrpcLog();
+  std::unique_ptr<Monitoring> monitoring(new Monitoring(program, role, data_dir, security));
   if (flags.listen.empty()) return monitoring;
   WEFT_ASSIGN_OR_RETURN(
       monitoring->server_,

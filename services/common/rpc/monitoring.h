@@ -13,6 +13,7 @@
 #include "services/common/metrics_server.h"
 #include "services/common/process_metrics.h"
 #include "services/common/readiness.h"
+#include "services/common/rpc/credentials.h"
 #include "services/common/rpc/rpc_metrics.h"
 
 namespace weft {
@@ -28,11 +29,13 @@ void AddMonitoringFlags(MonitoringFlags* flags, CLI::App* app);
 class Monitoring {
  public:
   // Once a process, after ShutdownSignals and before the first call. `data_dir` may be empty.
+  // From then on gRPC's own log is part of this process's.
   // Errors: FailedPrecondition when it cannot listen there; those of writing the file.
   static absl::StatusOr<std::unique_ptr<Monitoring>> Start(const MonitoringFlags& flags,
                                                            const std::string& program,
                                                            ServerRole role,
-                                                           const std::string& data_dir);
+                                                           const std::string& data_dir,
+                                                           const SecurityOptions& security);
 
   MetricsRegistry* registry() { return &registry_; }
   Readiness* readiness() { return &readiness_; }
@@ -40,7 +43,8 @@ class Monitoring {
   RpcMetrics* server_calls() { return &server_calls_; }
 
  private:
-  Monitoring(const std::string& program, ServerRole role, const std::string& data_dir);
+  Monitoring(const std::string& program, ServerRole role, const std::string& data_dir,
+             const SecurityOptions& security);
 
   const ProcessMetrics process_;
   const RpcMetrics& client_calls_;

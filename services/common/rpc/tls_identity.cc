@@ -32,15 +32,28 @@ RoleSet RolesOf(const std::vector<grpc::string_ref>& dns_names) {
   return roles;
 }
 
+}  // namespace
+
+struct TlsIdentity::Refusals {
+  Counter calls_of_role;
+  Counter unknown_calls;
+  Counter servers;
+};
+
+namespace {
+
 // On a client: the server carries the role that is meant to be called.
 class ServerRoleVerifier : public grpc::experimental::ExternalCertificateVerifier {
  public:
-  explicit ServerRoleVerifier(Role role) : role_(role) {}
+  // `count`: called for each server that is refused.
+  ServerRoleVerifier(Role role, std::function<void()> count)
+      : role_(role), count_(std::move(count)) {}
 
   bool Verify(grpc::experimental::TlsCustomVerificationCheckRequest* request,
               std::function<void(grpc::Status)>, grpc::Status* sync_status) override {
     const RoleSet roles = RolesOf(request->dns_names());
     if (!roles.Has(role_)) {
+      count_();
       *sync_status = grpc::Status(
           grpc::StatusCode::PERMISSION_DENIED,
           absl::StrCat("its certificate carries ", ToString(roles), ", not ", RoleWord(role_)));
@@ -51,11 +64,16 @@ class ServerRoleVerifier : public grpc::experimental::ExternalCertificateVerifie
 
  private:
   const Role role_;
+  const std::function<void()> count_;
 };
 
 // On a server: asked for every call, before its handler.
 class CallerRoleProcessor : public grpc::AuthMetadataProcessor {
  public:
+  // `count`: called with each refusal; gives how many there have been.
+  explicit CallerRoleProcessor(std::function<double(const absl::Status&)> count)
+      : count_(std::move(count)) {}
+
   bool IsBlocking() const override { return false; }
 
   grpc::Status Process(const InputMetadata& metadata, grpc::AuthContext* caller, OutputMetadata*,
@@ -72,20 +90,18 @@ class CallerRoleProcessor : public grpc::AuthMetadataProcessor {
 
  private:
   void Tell(const absl::Status& refusal) {
-    int64_t refused = 0;
+    const auto refused = static_cast<int64_t>(count_(refusal));
     {
       MutexLock lock(&mu_);
-      ++refused_;
       const absl::Time now = absl::Now();
       if (now < told_ + kTellEvery) return;
       told_ = now;
-      refused = refused_;
     }
     LogWarning("call refused", {{"refused_so_far", refused}, {"cause", refusal.message()}});
   }
 
+  const std::function<double(const absl::Status&)> count_;
   Mutex mu_;
-  int64_t refused_ ABSL_GUARDED_BY(mu_) = 0;
   absl::Time told_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
 };
 
@@ -125,6 +141,9 @@ absl::StatusOr<std::shared_ptr<TlsIdentity>> TlsIdentity::Load(const TlsFiles& f
   return identity;
 }
 
+TlsIdentity::TlsIdentity(const TlsFiles& files, RoleSet needed)
+    : files_(files), needed_(needed), refusals_(std::make_shared<Refusals>()) {}
+
 TlsIdentity::~TlsIdentity() {
   ended_.Cancel();
   if (looks_.joinable()) looks_.join();
@@ -133,7 +152,10 @@ TlsIdentity::~TlsIdentity() {
 absl::Status TlsIdentity::Take(const TlsMaterial& material) {
   WEFT_RETURN_IF_ERROR(
       identity_.Replace(absl::StrCat(material.private_key, "\n", material.certificate_chain)));
-  return cas_.Replace(material.ca);
+  WEFT_RETURN_IF_ERROR(cas_.Replace(material.ca));
+  MutexLock lock(&mu_);
+  valid_until_ = material.valid_until;
+  return absl::OkStatus();
 }
 
 void TlsIdentity::SetFilesStatus(const absl::Status& status) {
@@ -146,6 +168,32 @@ absl::Status TlsIdentity::files_status() const {
   return files_status_;
 }
 
+void TlsIdentity::WriteMetrics(MetricsPage* page) const {
+  absl::Time valid_until;
+  bool usable = false;
+  {
+    MutexLock lock(&mu_);
+    valid_until = valid_until_;
+    usable = files_status_.ok();
+  }
+  page->AddGauge("weft_tls_certificate_expiry_timestamp_seconds",
+                 "When the certificate in use expires, since 1970.", {},
+                 absl::ToDoubleSeconds(valid_until - absl::UnixEpoch()));
+  page->AddGauge("weft_tls_files_usable",
+                 "1: the certificate files are used as they are; 0: older ones are.", {},
+                 usable ? 1 : 0);
+  const auto refused_calls = [&](absl::string_view reason, const Counter& count) {
+    page->AddCounter("weft_tls_refused_calls_total", "Calls that this server refused.",
+                     {{"reason", reason}}, count.value());
+  };
+  refused_calls("role", refusals_->calls_of_role);
+  refused_calls("unknown_method", refusals_->unknown_calls);
+  page->AddCounter("weft_tls_refused_servers_total",
+                   "Connections that this process gave up: the server's certificate has another "
+                   "role.",
+                   {}, refusals_->servers.value());
+}
+
 void TlsIdentity::MakeChannelCredentials() {
   for (size_t role = 0; role < channels_.size(); ++role) {
     grpc::experimental::TlsChannelCredentialsOptions options;
@@ -156,7 +204,7 @@ void TlsIdentity::MakeChannelCredentials() {
     options.set_check_call_host(false);
     options.set_certificate_verifier(
         grpc::experimental::ExternalCertificateVerifier::Create<ServerRoleVerifier>(
-            static_cast<Role>(role)));
+            static_cast<Role>(role), [refusals = refusals_] { refusals->servers.Increment(); }));
     channels_[role] = grpc::experimental::TlsCredentials(options);
   }
 }
@@ -168,7 +216,12 @@ std::shared_ptr<grpc::ServerCredentials> TlsIdentity::MakeServerCredentials() co
   options.set_cert_request_type(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
   std::shared_ptr<grpc::ServerCredentials> credentials =
       grpc::experimental::TlsServerCredentials(options);
-  credentials->SetAuthMetadataProcessor(std::make_shared<CallerRoleProcessor>());
+  credentials->SetAuthMetadataProcessor(
+      std::make_shared<CallerRoleProcessor>([refusals = refusals_](const absl::Status& refusal) {
+        (absl::IsPermissionDenied(refusal) ? refusals->calls_of_role : refusals->unknown_calls)
+            .Increment();
+        return refusals->calls_of_role.value() + refusals->unknown_calls.value();
+      }));
   return credentials;
 }
 

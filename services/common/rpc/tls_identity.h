@@ -7,6 +7,9 @@
 // server whose certificate does not carry the role that it means to call; a server asks
 // method_roles.h who may call what, before any handler.
 //
+// Counted are calls that roles may not make and servers of another role; handshakes that fail are
+// gRPC's to tell (grpc_log.h).
+//
 // Thread-safety: all methods may be called from any thread. Threads: one that looks at the files,
 // and gRPC's own; make it after ShutdownSignals.
 #pragma once
@@ -26,6 +29,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "services/common/metrics.h"
 #include "services/common/mutex.h"
 #include "services/common/retry.h"
 #include "services/common/rpc/memory_file.h"
@@ -52,11 +56,15 @@ class TlsIdentity {
 
   // Why the files as they are now are not used; OK when they are.
   absl::Status files_status() const ABSL_LOCKS_EXCLUDED(mu_);
+  void WriteMetrics(MetricsPage* page) const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  TlsIdentity(const TlsFiles& files, RoleSet needed) : files_(files), needed_(needed) {}
+  // What credentials count; they may outlive the identity.
+  struct Refusals;
 
-  absl::Status Take(const TlsMaterial& material);
+  TlsIdentity(const TlsFiles& files, RoleSet needed);
+
+  absl::Status Take(const TlsMaterial& material) ABSL_LOCKS_EXCLUDED(mu_);
   void SetFilesStatus(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
   void MakeChannelCredentials();
   // `print`: of the files that `material` was read from.
@@ -64,6 +72,7 @@ class TlsIdentity {
 
   const TlsFiles files_;
   const RoleSet needed_;
+  const std::shared_ptr<Refusals> refusals_;
 
   // Written by the thread that looks; read by gRPC, by their paths.
   MemoryFile identity_;  // certificate and key
@@ -75,6 +84,7 @@ class TlsIdentity {
 
   mutable Mutex mu_;
   absl::Status files_status_ ABSL_GUARDED_BY(mu_);
+  absl::Time valid_until_ ABSL_GUARDED_BY(mu_);  // of the certificate in use
 
   CancelFlag ended_;
   std::thread looks_;

@@ -11,8 +11,10 @@
 #include "absl/time/clock.h"
 #include "services/common/file_util.h"
 #include "services/common/rpc/channel_pool.h"
+#include "services/common/rpc/grpc_log.h"
 #include "services/common/rpc/server_runner.h"
 #include "services/common/rpc/unary_call.h"
+#include "tests/testing/recorded_metrics.h"
 #include "tests/testing/status_matchers.h"
 #include "tests/testing/temp_dir.h"
 #include "tests/testing/test_ca.h"
@@ -24,6 +26,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::weft::testing::IsOk;
+using ::weft::testing::RecordedMetrics;
 using ::weft::testing::StatusIs;
 using ::weft::testing::TempDir;
 using ::weft::testing::TestCa;
@@ -109,9 +112,17 @@ class TlsTest : public ::testing::Test {
                                      arguments);
   }
 
+  // Of the server's identity.
+  double Metric(const std::string& sample) const {
+    RecordedMetrics page;
+    security_.tls->WriteMetrics(&page);
+    return page.Value(sample);
+  }
+
   const TempDir dir_;
   const TestCa ca_{dir_.File("ca")};
-  Server server_{Identity(ca_.Files("lock-server"))};
+  const SecurityOptions security_ = Identity(ca_.Files("lock-server"));
+  Server server_{security_};
   int connections_ = 0;
 };
 
@@ -122,6 +133,7 @@ TEST_F(TlsTest, ARoleCallsWhatItMay) {
                                        AllOf(HasSubstr("weft.v1.LockService/PauseRun"),
                                              HasSubstr("operator may"))));
   EXPECT_FALSE(server_.service.paused) << "the handler was called all the same";
+  EXPECT_EQ(Metric("weft_tls_refused_calls_total{reason=role}"), 1);
 
   const auto oper = Connect(Identity(ca_.Files("operator")));
   EXPECT_THAT(GetRunState(oper), IsOk());
@@ -160,6 +172,50 @@ TEST_F(TlsTest, AServerOfAnotherRoleIsRefused) {
   EXPECT_THAT(GetRunState(Connect(trainer, Role::kPartitionServer)),
               StatusIs(absl::StatusCode::kUnavailable,
                        HasSubstr("its certificate carries lock-server, not partition-server")));
+  RecordedMetrics page;
+  trainer.tls->WriteMetrics(&page);
+  EXPECT_GE(page.Value("weft_tls_refused_servers_total"), 1);  // gRPC may try again
+}
+
+// Of this process: of the server, and of the clients of the test.
+double FailedHandshakes(const std::string& reason) {
+  RecordedMetrics page;
+  WriteHandshakeMetrics(&page);
+  return page.Value("weft_tls_failed_handshakes_total{reason=" + reason + "}");
+}
+
+// Servers hear of a refusal in their own time.
+void AwaitFailedHandshakes(const std::string& reason, double more_than) {
+  const absl::Time deadline = absl::Now() + absl::Seconds(30);
+  while (FailedHandshakes(reason) <= more_than && absl::Now() < deadline) {
+    absl::SleepFor(absl::Milliseconds(5));
+  }
+  EXPECT_GT(FailedHandshakes(reason), more_than) << reason;
+}
+
+TEST_F(TlsTest, HandshakesThatFailAreCountedByReason) {
+  TakeGrpcLog();
+  const double without = FailedHandshakes("no_certificate");
+  const double others = FailedHandshakes("not_believed");
+  const double broken = FailedHandshakes("other");
+  const TestCa other(dir_.File("other"));
+
+  EXPECT_FALSE(GetRunState(ConnectAs("", "")).ok());
+  AwaitFailedHandshakes("no_certificate", without);
+  EXPECT_FALSE(GetRunState(ConnectAs(*ReadFile(other.File("trainer.crt")),
+                                     *ReadFile(other.File("trainer.key"))))
+                   .ok());
+  AwaitFailedHandshakes("not_believed", others);
+  EXPECT_FALSE(GetRunState(Connect({})).ok());
+  AwaitFailedHandshakes("other", broken);
+}
+
+TEST_F(TlsTest, TheCertificatesExpiryIsTold) {
+  const double days = (Metric("weft_tls_certificate_expiry_timestamp_seconds") -
+                       absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch())) /
+                      86'400;
+  EXPECT_NEAR(days, 30, 1.1);
+  EXPECT_EQ(Metric("weft_tls_files_usable"), 1);
 }
 
 TEST_F(TlsTest, PlainTextAndTlsDoNotMix) {
@@ -199,6 +255,7 @@ TEST_F(TlsTest, NewFilesAreUsedByNewConnectionsAndOldOnesGoOn) {
   std::string shown = first;
   while (shown == first && absl::Now() < deadline) shown = CertificateShown(Connect(trainer));
   EXPECT_EQ(shown, second);
+  EXPECT_EQ(Metric("weft_tls_files_usable"), 1);
   EXPECT_EQ(CertificateShown(old), first) << "the connection was broken off";
 }
 
@@ -215,6 +272,9 @@ TEST_F(TlsTest, NewFilesThatCannotBeUsedChangeNothing) {
   }
   EXPECT_THAT(trainer.tls->files_status(),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("trainer.key")));
+  RecordedMetrics page;
+  trainer.tls->WriteMetrics(&page);
+  EXPECT_EQ(page.Value("weft_tls_files_usable"), 0);
   EXPECT_THAT(GetRunState(Connect(trainer)), IsOk());
 
   ASSERT_THAT(WriteFileAtomically(ca_.File("trainer.key"), before), IsOk());
