@@ -25,10 +25,10 @@ struct MemoryPlan {
 };
 
 struct MemoryNeeds {
-  int64_t bucket_edges = 0;          // of the largest bucket of an edge chunk
-  std::optional<int64_t> available;  // bytes; none when not known
-  bool in_cluster = false;           // shared parameters are exchanged, partitions moved, by gRPC
-  int64_t bucket_features = 0;       // that the entities of these edges have, both sides together
+  int64_t bucket_edges = 0;                         // of the largest bucket of an edge chunk
+  std::optional<int64_t> available = std::nullopt;  // bytes; none when not known
+  bool in_cluster = false;      // shared parameters are exchanged, partitions moved, by gRPC
+  int64_t bucket_features = 0;  // that the entities of these edges have, both sides together
 };
 
 // Never turns on what the configuration turns off.
