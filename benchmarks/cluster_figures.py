@@ -148,9 +148,9 @@ def memory_of(weft, folder, dimension, epochs):
             break  # it ends
         blobs = [f'weft_partition_blob_bytes{{storage="memory",state="{s}"}}'
                  for s in ("whole", "uploading")]
-        whole, stored = (sum(s[b] for s in servers) for b in blobs)
         # Before there is a checkpoint little is kept, and the programs are most of it.
-        if lock["weft_lock_checkpoint_version"] > 0:
+        if lock.get("weft_lock_checkpoint_version", 0) > 0:
+            whole, stored = (sum(s[b] for s in servers) for b in blobs)
             looks.append((lock["weft_lock_kept_bytes"] + stored, whole + stored,
                           sum(s["process_resident_memory_bytes"] for s in servers)))
         time.sleep(0.1)

@@ -1,10 +1,12 @@
-// The losses over a tile of scores: scores a second, forward and backward together.
+// The losses over a tile of scores, forward and backward together: scores and edges a second, and
+// the latter beside the GEMM roofline.
 
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
 #include <cstdint>
 
+#include "benchmarks/bench_counters.h"
 #include "services/common/float_block.h"
 #include "services/common/random.h"
 #include "services/trainer/kernels/loss_ops.h"
@@ -30,18 +32,26 @@ void BM_Loss(benchmark::State& state, Kind kind) {
                       .weight = columns.row(1).data(),
                       .pos_grad = columns.row(2).data(),
                       .loss = columns.row(3).data()};
+  const double start = ThreadCpuSeconds();
   for (auto _ : state) {
     const int64_t violators = kind == Kind::kRanking    ? RankingLoss(tile, 0.1f)
                               : kind == Kind::kLogistic ? LogisticLoss(tile, 0.01f)
                                                         : SoftmaxLoss(tile);
     benchmark::DoNotOptimize(violators);
   }
+  const double seconds = ThreadCpuSeconds() - start;
   state.SetItemsProcessed(state.iterations() * negatives * queries);
+  // A tile is of one side.
+  const StepShape shape{.positives = queries, .candidates = negatives, .dimension = state.range(2)};
+  CountEdges(state, shape,
+             static_cast<double>(state.iterations() * queries) / static_cast<double>(shape.sides),
+             seconds);
 }
 
-// The default configuration's tile, and larger ones.
+// The default configuration's tile, and larger ones, with the dimensions that go with them.
 void Tiles(benchmark::internal::Benchmark* b) {
-  b->Args({100, 50})->Args({550, 50})->Args({1050, 50})->Args({512, 1000});
+  b->ArgNames({"negatives", "queries", "dimension"});
+  b->Args({100, 50, 100})->Args({550, 50, 200})->Args({1050, 50, 400})->Args({512, 1000, 200});
 }
 BENCHMARK_CAPTURE(BM_Loss, ranking, Kind::kRanking)->Apply(Tiles);
 BENCHMARK_CAPTURE(BM_Loss, logistic, Kind::kLogistic)->Apply(Tiles);
