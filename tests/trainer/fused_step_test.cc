@@ -14,6 +14,7 @@
 #include "services/common/changed_rows.h"
 #include "services/common/embedding_partition.h"
 #include "services/common/random.h"
+#include "services/trainer/fused/arena.h"
 #include "services/trainer/fused/fused_batch_step.h"
 #include "services/trainer/model/model_parameters.h"
 #include "services/trainer/negative_sampler.h"
@@ -102,6 +103,32 @@ World TwoEdges() {
   w.lhs = w.rhs = {0, 1};
   w.rel = {0, 0};
   return w;
+}
+
+// Batches have more and more distinct rows, by chance: the largest so far counts, not all of them.
+TEST(ArenaTest, HoldsNoMoreThanTheLargestBatchNeeds) {
+  constexpr int64_t kLarge = int64_t{4} << 20;
+  Arena arena;
+  const auto batch = [&](int64_t large) {
+    arena.Begin();
+    std::vector<float*> taken = {arena.Floats(1000), arena.Floats(large), arena.Floats(2000)};
+    const Arena::Mark mark = arena.mark();
+    taken.push_back(arena.Floats(large / 2));
+    arena.Release(mark);
+    taken.push_back(arena.Floats(3000));
+    return taken;
+  };
+
+  for (int64_t i = 0; i < 100; ++i) batch(kLarge + i * kLarge / 50);
+  const int64_t held = arena.capacity();
+  const std::vector<float*> before = batch(3 * kLarge - kLarge / 50);
+  const std::vector<float*> after = batch(kLarge);
+
+  // The two large ones with an eighth to spare, and the small ones' first block.
+  EXPECT_LE(held, 3 * kLarge * 9 / 8 + 3 * kLarge / 2 * 9 / 8 + kLarge);
+  EXPECT_EQ(arena.capacity(), held);
+  EXPECT_EQ(after[0], before[0]);
+  EXPECT_EQ(after[1], before[1]);
 }
 
 TEST(FusedBatchStepTest, ScoresBatchNegativesByHand) {

@@ -23,15 +23,24 @@ class Arena {
   // `count` floats, aligned to 64 bytes, with a vector's width of slack behind them. Not cleared.
   float* Floats(int64_t count) {
     const int64_t size = PaddedDim(count) + kVectorFloats;
-    while (block_ < blocks_.size() && used_ + size > blocks_[block_].size()) {
+    // What is large has a block of its own, so that everything stays where it was when it grows.
+    const bool large = size > kBlockFloats;
+    if (block_ < blocks_.size() && used_ > 0 && (large || used_ + size > blocks_[block_].size())) {
       ++block_;
       used_ = 0;
     }
-    if (block_ == blocks_.size())
-      blocks_.emplace_back(1, size > kBlockFloats ? size : kBlockFloats);
+    if (block_ == blocks_.size()) blocks_.emplace_back();
+    if (used_ + size > blocks_[block_].size()) Enlarge(size, &blocks_[block_]);
     float* taken = blocks_[block_].data() + used_;
-    used_ += size;
+    used_ = large ? blocks_[block_].size() : used_ + size;
     return taken;
+  }
+
+  // How many floats it holds, taken or not.
+  int64_t capacity() const {
+    int64_t floats = 0;
+    for (const FloatBlock& block : blocks_) floats += block.size();
+    return floats;
   }
 
   // Takes back what was taken since `mark`.
@@ -59,6 +68,13 @@ class Arena {
 
  private:
   static constexpr int64_t kBlockFloats = int64_t{2} << 20;  // 8 MiB: huge pages
+
+  // Of a block of which nothing is taken. Batches differ a little in what they need, so a large one
+  // has some room: the next ones need no other.
+  static void Enlarge(int64_t size, FloatBlock* block) {
+    *block = FloatBlock();  // first, so that there are never both
+    *block = FloatBlock(1, size > kBlockFloats ? size + size / 8 : kBlockFloats);
+  }
 
   std::vector<FloatBlock> blocks_;
   size_t block_ = 0;
