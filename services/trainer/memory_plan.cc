@@ -72,7 +72,7 @@ int64_t FeatureBytes(const TrainingTask& task, const MemoryNeeds& needs) {
   for (const Side side : kSides) {
     if (IsFeaturized(task.spec, side)) bytes += needs.bucket_edges * int64_t{sizeof(int64_t)};
   }
-  return bytes == 0 ? 0 : 2 * (bytes + needs.bucket_features * int64_t{sizeof(EntityOffset)});
+  return 2 * (bytes + needs.bucket_features * int64_t{sizeof(EntityOffset)});
 }
 
 // Gradients of relations whose negatives are all entities: of every row of both tables.
@@ -114,7 +114,11 @@ int64_t WorkspaceBytes(const TrainingTask& task, const MemoryNeeds& needs) {
   return bytes * task.config.NumThreads();
 }
 
-MemoryPlan Plan(const TrainingTask& task, const MemoryNeeds& needs) {
+MemoryPlan Plan(const TrainingTask& task, MemoryNeeds needs) {
+  // What a cluster tells of edges without features are their weights.
+  if (!IsFeaturized(task.spec, Side::kLhs) && !IsFeaturized(task.spec, Side::kRhs)) {
+    needs.bucket_features = 0;
+  }
   const PartitionBytes moving = MovingBytes(task);
   const int64_t words = 2 + (task.num_relations() > 1 ? 1 : 0) + 1;  // weights may be there
   const int64_t edges = needs.bucket_edges * words * 4;
