@@ -3,6 +3,7 @@ kubectl's own; here nothing but Python is needed. What it does not know it refus
 
 import copy
 import pathlib
+import re
 
 import yaml
 

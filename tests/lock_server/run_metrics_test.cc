@@ -160,13 +160,13 @@ TEST(RunMetricsTest, TheLogSaysWhichTrainerHadWhichBucketAndHowItEnded) {
   const auto of = [](const Grant& grant) {
     const Bucket bucket = grant.buckets[0].bucket;
     return absl::StrCat("pass=0 bucket=(", bucket.lhs, ",", bucket.rhs,
-                        ") trainer=trainer token=", grant.token);
+                        ") trainer=t token=", grant.token);
   };
   EXPECT_THAT(run.TakeLines(),
               ::testing::ElementsAre("grant ends: " + of(first) + " reason=released",
                                      "grant begins: " + of(second),
                                      "grant ends: " + of(second) + " reason=given_back",
-                                     "session ends: trainer=trainer session=1001 reason=left"));
+                                     "session ends: trainer=t session=1001 reason=left"));
 }
 
 TEST(RunMetricsTest, TheMatrixAndTheCountsOfBucketsAgree) {
