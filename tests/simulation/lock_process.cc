@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "services/common/log_event.h"
 #include "services/common/status_macros.h"
 
 namespace weft::simulation {
@@ -72,7 +73,7 @@ absl::Status LockProcess::Begin() {
   WEFT_ASSIGN_OR_RETURN(
       run_, RunCoordinator::Start(std::move(plan), stored.value_or(first_), &disk_, clock()));
   batches_ = std::make_unique<RunBatches>(run_.get(), &disk_, clock(),
-                                          [this](const std::string& event) { Log(event); });
+                                          [this](const LogEvent& event) { Log(ToText(event)); });
   scheduled_ = false;
   ScheduleBatch(SessionLeases::kTick);
   return absl::OkStatus();
