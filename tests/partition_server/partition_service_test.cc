@@ -93,7 +93,7 @@ TEST_F(PartitionServiceTest, PuttingTheSameAgainIsAnsweredAtOnceAndAnotherConten
   const std::string content = Content(1, 20 * kSegmentBytes);
   ASSERT_THAT(Put(*server, kName, content), IsOk());
   const double received = BytesReceived(*server);
-  ASSERT_GT(received, 20 * kSegmentBytes);
+  ASSERT_GE(received, 20 * kSegmentBytes);
 
   EXPECT_THAT(Put(*server, kName, content), IsOk());
   EXPECT_EQ(BytesReceived(*server), received);

@@ -153,7 +153,7 @@ TEST_F(TrainingLoopTest, OneThreadTrainsTheFirstBatchesOfWhatIsFresh) {
     ASSERT_THAT(Train(4), IsOk());
 
     ASSERT_GE(threads.size(), 40u);
-    const std::set<std::thread::id> first(threads.begin(), threads.begin() + 31);
+    const std::set<std::thread::id> first(threads.begin(), threads.begin() + 7);
     EXPECT_EQ(first.size(), 1u) << partitions;
     lock_ = nullptr;
     expected_.clear();
