@@ -98,7 +98,11 @@ int64_t AllRowsBytes(const TrainingTask& task) {
 int64_t WorkspaceBytes(const TrainingTask& task, const MemoryNeeds& needs) {
   // Featurized sides have a gradient for each feature of a batch.
   const int64_t features = needs.bucket_edges == 0 ? 0 : needs.bucket_features / needs.bucket_edges;
-  auto of = [features](const ModelSpec& spec) {
+  int64_t table = 0;
+  for (const std::vector<int64_t>& counts : task.entity_counts) {
+    table = std::max(table, *std::ranges::max_element(counts));
+  }
+  auto of = [features, table](const ModelSpec& spec) {
     int64_t dimension = 1;
     for (const EntityTypeSpec& type : spec.entity_types) {
       dimension = std::max<int64_t>(dimension, type.dimension);
@@ -106,8 +110,12 @@ int64_t WorkspaceBytes(const TrainingTask& task, const MemoryNeeds& needs) {
     const int64_t batch = spec.batch_size;
     const int64_t chunk = std::max(1, spec.num_batch_negs);
     const int64_t candidates = spec.num_batch_negs + spec.num_uniform_negs;
+    // Of each side a gradient for each distinct row, all positives thrice (as they are, as queries,
+    // and the queries' gradients), and a few times what is compared in a chunk.
     const int64_t rows = batch + (batch + chunk - 1) / chunk * spec.num_uniform_negs;
-    return 4 * ((6 * rows + features * batch) * dimension + 2 * batch * candidates);
+    const int64_t vectors =
+        2 * (std::min(rows, table) + 3 * batch + 4 * (chunk + spec.num_uniform_negs));
+    return 4 * ((vectors + features * batch) * dimension + 2 * batch * candidates);
   };
   int64_t bytes = of(task.spec);
   if (task.config.eval_fraction > 0) bytes += of(EvaluationSpec(task.spec, task.config));

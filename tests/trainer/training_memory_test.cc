@@ -165,6 +165,23 @@ TEST(MemoryPlanTest, FeaturesCountWhereATypeIsFeaturized) {
             PlanMemory(MakeTask(1), {.bucket_edges = 100})->bytes);
 }
 
+// However many negatives are drawn, a batch has no more distinct rows than the tables.
+TEST(MemoryPlanTest, ABatchHasAtMostTheGradientsOfItsTables) {
+  const auto bytes_of_batches = [](int64_t entities, int num_uniform_negs) {
+    TrainingTask task = MakeTask(1);
+    task.entity_counts[0] = {entities};
+    task.spec.num_uniform_negs = num_uniform_negs;
+    const auto plan = PlanMemory(task, {});
+    EXPECT_THAT(plan, IsOk());
+    return std::ranges::find(plan->parts, "batches in work", &MemoryPlan::Part::what)->bytes;
+  };
+  const int64_t of_one_row = bytes_of_batches(2'000, 1'000) - bytes_of_batches(1'999, 1'000);
+  EXPECT_GT(of_one_row, 0);
+  EXPECT_EQ(bytes_of_batches(10'000, 1'000) - bytes_of_batches(9'000, 1'000), 1'000 * of_one_row);
+  // Twenty chunks of a thousand, and a thousand positives.
+  EXPECT_EQ(bytes_of_batches(21'000, 1'000), bytes_of_batches(50'000, 1'000));
+}
+
 TEST(MemoryPlanTest, AChunkHasItsShareOfTheFeatures) {
   RunConfig config;
   EXPECT_EQ(FeaturesOfChunk(config, 10, 70), 70);
