@@ -86,7 +86,8 @@ absl::Status Run(const Flags& flags) {
   std::unique_ptr<PartitionSync> sync;  // outlives what runs on the pool
   WorkPool background(kBackgroundWorkers);
   WorkPool workers(kWorkers);
-  PartitionServiceImpl service(store.get(), &orders, &workers, &background, &transfers);
+  PartitionServiceImpl service(store.get(), &orders, &workers, &background, &transfers,
+                               [&lock_server] { lock_server->Interrupt(); });
   const auto measured = monitoring->registry()->Add([&](MetricsPage* page) {
     store->WriteMetrics(page);
     service.WriteMetrics(page);

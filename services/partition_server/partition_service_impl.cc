@@ -18,6 +18,12 @@
 namespace weft {
 
 grpc::Status PartitionServiceImpl::Answer(const absl::Status& status) {
+  const absl::Status failed = absl::IsInternal(status) ? store_->write_status() : absl::OkStatus();
+  if (!failed.ok()) {
+    if (on_failure_ != nullptr) on_failure_();
+    return ToGrpcStatus(absl::UnavailableError(absl::StrCat(
+        "this partition server can write no more, and ends: ", std::string(failed.message()))));
+  }
   switch (status.code()) {
     case absl::StatusCode::kInvalidArgument:
     case absl::StatusCode::kOutOfRange:

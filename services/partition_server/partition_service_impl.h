@@ -12,6 +12,8 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
+#include <utility>
 
 #include "services/common/metrics.h"
 #include "services/common/transfer_metrics.h"
@@ -48,14 +50,18 @@ class PartitionServiceImpl : public PartitionServiceBase {
   // All must outlive this object, and the server that this object is registered with.
   // `background`: for copies, which wait for other servers; they must not keep the threads that
   // those wait for.
-  // `transfers` counts bytes by role; may be null.
+  // `transfers` counts bytes by role; may be null. `on_failure` is told, by any thread, when a call
+  // finds that the store can write no more: the process is about to end, and to be started again,
+  // and to callers it is unavailable.
   PartitionServiceImpl(PartitionStore* store, StoreOrders* orders, WorkPool* workers,
-                       WorkPool* background, TransferMetrics* transfers = nullptr)
+                       WorkPool* background, TransferMetrics* transfers = nullptr,
+                       std::function<void()> on_failure = nullptr)
       : store_(store),
         orders_(orders),
         workers_(workers),
         background_(background),
-        transfers_(transfers) {}
+        transfers_(transfers),
+        on_failure_(std::move(on_failure)) {}
 
   const PartitionServiceStats& stats() const { return stats_; }
   void WriteMetrics(MetricsPage* page) const;
@@ -83,7 +89,7 @@ class PartitionServiceImpl : public PartitionServiceBase {
 
   void Received(PeerRole peer, int64_t bytes);
   void Sent(PeerRole peer, int64_t bytes);
-  // Counts what was refused.
+  // What the caller is told. Counts what was refused.
   grpc::Status Answer(const absl::Status& status);
   // Runs `call` on a pool and answers what it gives.
   template <typename Call>
@@ -99,6 +105,7 @@ class PartitionServiceImpl : public PartitionServiceBase {
   WorkPool* const workers_;
   WorkPool* const background_;
   TransferMetrics* const transfers_;
+  const std::function<void()> on_failure_;
   PartitionServiceStats stats_;
 };
 

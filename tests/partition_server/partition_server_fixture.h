@@ -1,6 +1,7 @@
 // TestPartitionServer is a partition server in this process, on a free port of the loopback.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <utility>
@@ -33,7 +34,7 @@ class TestPartitionServer {
         store(MakeStore(folder, keep, faults)),
         fetcher(&channels, &fence, {}),
         orders(&store, &fetcher),
-        service(&store, &orders, &workers, &background, &transfers) {
+        service(&store, &orders, &workers, &background, &transfers, [this] { failed = true; }) {
     if (registered) WEFT_CHECK(store.Registered(kContext).ok());
     auto started = ServerRunner::Start({}, {&service});
     WEFT_CHECK(started.ok());
@@ -53,6 +54,7 @@ class TestPartitionServer {
   WorkPool background{1};
   ChannelPool channels{{}};
   TransferMetrics transfers;
+  std::atomic<bool> failed = false;  // it has said that it can write no more
   RunFence fence{kContext};
   GrpcBlobClient fetcher;
   StoreOrders orders;

@@ -21,6 +21,7 @@
 namespace weft::testing {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 FindServer FindIn(std::vector<ServerInfo> servers) {
@@ -176,6 +177,26 @@ TEST_F(PartitionServiceTest, AnotherRunAndALowerTermAreRefusedAndCounted) {
   // A higher term is a later life of the lock server: from then on the old one is stale.
   EXPECT_THAT(put({kRunId, 4, 100, std::nullopt}), IsOk());
   EXPECT_THAT(Get(*server, kName, info), StatusIs(absl::StatusCode::kUnavailable));
+}
+
+TEST_F(PartitionServiceTest, AServerWhoseDiskHasFailedIsUnavailableAndStillRead) {
+  const auto server = Start(Keep::kMemory);
+  const std::string content = Content(1, 100);
+  const ShardName other = {{{0, 0}, 99}, 0};
+  ASSERT_THAT(Put(*server, kName, content), IsOk());
+  server->faults->publish = absl::InternalError("EIO");
+  ASSERT_FALSE(server->failed);
+
+  const auto unavailable =
+      StatusIs(absl::StatusCode::kUnavailable,
+               AllOf(HasSubstr("partition server can write no more"), HasSubstr("EIO")));
+  EXPECT_THAT(Put(*server, other, content), unavailable);
+  EXPECT_TRUE(server->failed);
+  server->faults->publish = absl::OkStatus();
+  EXPECT_THAT(Put(*server, other, content), unavailable);
+  const auto got = Get(*server, kName, InfoOf(content));
+  ASSERT_THAT(got, IsOk());
+  EXPECT_EQ(*got, content);
 }
 
 TEST_F(PartitionServiceTest, BeforeItIsRegisteredAServerIsUnavailable) {
