@@ -129,9 +129,13 @@ ServerList RunCoordinator::servers() const {
 }
 
 std::string RunCoordinator::MissingServers() const {
+  const bool stores = std::ranges::any_of(state_.servers, [&](const ServerRecord& server) {
+    mu_.AssertHeld();
+    return server.info.role == ServerRole::kPartition && IsLive(server);
+  });
+  if (state_.parameters_ready && stores) return "";  // as nearly always
   std::vector<std::string> missing;
   int params = 0;
-  bool stores = false;
   for (const ServerRecord& server : state_.servers) {
     if (server.retired) continue;
     const bool live = IsLive(server);
@@ -140,9 +144,8 @@ std::string RunCoordinator::MissingServers() const {
     if (server.info.role == ServerRole::kParam) ++params;
     if (!live) {
       missing.push_back(named + " is silent");
-    } else if (server.info.role == ServerRole::kPartition) {
-      stores = true;
-    } else if (lives_.at(server.info.store_id).params.generation != state_.generation) {
+    } else if (server.info.role == ServerRole::kParam &&
+               lives_.at(server.info.store_id).params.generation != state_.generation) {
       const absl::Status cause =
           orders_.CauseOf(server.info.store_id, RestoreKey(state_.generation));
       missing.push_back(absl::StrCat(named, " has no parameters yet", cause.ok() ? "" : ": ",
@@ -154,7 +157,6 @@ std::string RunCoordinator::MissingServers() const {
     missing.push_back(
         absl::StrCat(wanted - params, " of ", wanted, " parameter servers have not registered"));
   }
-  if (state_.parameters_ready && stores) return "";
   if (!stores) missing.push_back("no partition server is there");
   return absl::StrCat("waits for servers: ", absl::StrJoin(missing, "; "));
 }
