@@ -42,6 +42,7 @@ RunPlan MakeClusterPlan(const RunConfig& config, const LocalData& data, int num_
   cluster.num_param_servers = num_param_servers;
   cluster.encode_state = EncodeState;
   cluster.init_tree = config.distributed_tree_init_order;
+  cluster.verbose = config.verbose >= 1;
   cluster.init_tree_wait = Seconds(config.init_tree_wait);
   cluster.init_path = config.init_path.value_or("");
   for (const auto& [key, value] : SchemaSettings(DatasetSchemaOf(config))) {

@@ -186,8 +186,9 @@ int Main(int argc, char** argv) {
     LogError("the configuration is refused", {{"cause", config.status().message()}});
     return 2;
   }
-  for (const std::string& warning : config->warnings)
+  for (const std::string& warning : config->warnings) {
     LogWarning("of the configuration", {{"warning", warning}});
+  }
   SetLogVerbosity(config->config.verbose);
   const absl::Status status = Run(flags, config->config);
   if (status.ok()) return 0;

@@ -155,8 +155,13 @@ absl::Status RunCoordinator::WriteLive(const RunChange& change) {
   return absl::OkStatus();
 }
 
+bool RunCoordinator::Tells(LogEvent::Level level) const {
+  if (!plan_.cluster.has_value()) return false;
+  return level != LogEvent::Level::kDebug || plan_.cluster->verbose;
+}
+
 void RunCoordinator::Event(LogEvent event) {
-  if (plan_.cluster.has_value()) events_.push_back(std::move(event));
+  if (Tells(event.level)) events_.push_back(std::move(event));
 }
 
 std::vector<LogEvent> RunCoordinator::TakeEvents() {

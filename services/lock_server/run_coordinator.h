@@ -240,6 +240,8 @@ class RunCoordinator {
   absl::Status Write(const RunChange& change) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Of sessions and grants: stored in a cluster only.
   absl::Status WriteLive(const RunChange& change) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Whether anybody hears of an event of this level.
+  bool Tells(LogEvent::Level level) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Event(LogEvent event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // What is counted and told (run_coordinator_metrics.cc). Gives the status.

@@ -142,7 +142,9 @@ absl::StatusOr<std::optional<Grant>> RunCoordinator::MakeGrant(SessionId id,
   WEFT_RETURN_IF_ERROR(WriteLive(GrantMade{token, request.number, std::move(record)}));
   leases_.Granted(id, token, clock_.SteadyNow());
   counters_.GrantMade(token, clock_.SteadyNow());
-  Event(LogEvent("grant begins", DescribeGrant(token), LogEvent::Level::kDebug));
+  if (Tells(LogEvent::Level::kDebug)) {
+    Event(LogEvent("grant begins", DescribeGrant(token), LogEvent::Level::kDebug));
+  }
 
   std::vector<std::pair<uint64_t, PartitionKey>> unused;
   for (const PartitionVersion& copy : request.resident) {

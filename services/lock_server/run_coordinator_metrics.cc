@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "services/lock_server/run_coordinator.h"
+#include "services/lock_server/run_names.h"
 
 namespace weft {
 
@@ -17,20 +18,20 @@ absl::Status RunCoordinator::Refuse(CallRefusal why, absl::Status status) {
 
 void RunCoordinator::CountGrantEnds(const std::vector<Token>& tokens, GrantEnd why) {
   const SteadyTime now = clock_.SteadyNow();
+  const LogEvent::Level level =
+      why == GrantEnd::kReleased ? LogEvent::Level::kDebug : LogEvent::Level::kInfo;
   for (const Token token : tokens) {
     counters_.GrantEnded(token, state_.grants.at(token).buckets.size(), why, now);
+    if (!Tells(level)) continue;
     std::vector<LogField> fields = DescribeGrant(token);
     fields.emplace_back("reason", kGrantEnds[static_cast<size_t>(why)]);
-    Event(LogEvent("grant ends", std::move(fields),
-                   why == GrantEnd::kReleased ? LogEvent::Level::kDebug : LogEvent::Level::kInfo));
+    Event(LogEvent("grant ends", std::move(fields), level));
   }
 }
 
 std::vector<LogField> RunCoordinator::DescribeGrant(Token token) const {
   const GrantRecord& grant = state_.grants.at(token);
-  const auto name = [](std::string* to, Bucket bucket) {
-    absl::StrAppend(to, "(", bucket.lhs, ",", bucket.rhs, ")");
-  };
+  const auto name = [](std::string* to, Bucket bucket) { absl::StrAppend(to, LogName(bucket)); };
   return {{"pass", state_.position.pass},
           {"bucket", absl::StrJoin(grant.buckets, " ", name)},
           {"trainer", state_.sessions.at(grant.session).name},

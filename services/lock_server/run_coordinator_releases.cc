@@ -190,7 +190,7 @@ absl::Status RunCoordinator::Fail(TrainingFailure failure) {
   }
   Event(LogEvent("the run has failed",
                  {{"pass", state_.position.pass},
-                  {"bucket", ToString(failure.bucket)},
+                  {"bucket", LogName(failure.bucket)},
                   {"reason", failure.reason}},
                  LogEvent::Level::kError));
   WEFT_RETURN_IF_ERROR(Write(RunFailed{std::move(failure)}));

@@ -37,6 +37,8 @@ struct ClusterOptions {
   // `init_tree_wait` at most.
   bool init_tree = true;
   Duration init_tree_wait = std::chrono::seconds(30);
+  // Whether grants that begin, and those that end with a release, are told, too.
+  bool verbose = false;
   // What of the configuration an import must have been made with: "entities.user.num_partitions=4".
   std::vector<std::string> import_schema;
   // The checkpoint that the run is to begin with, which somebody has to push; empty: none.

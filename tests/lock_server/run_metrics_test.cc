@@ -149,7 +149,9 @@ TEST(RunMetricsTest, AGrantThatItsLivingTrainerDoesNotNameIsUnknown) {
 }
 
 TEST(RunMetricsTest, TheLogSaysWhichTrainerHadWhichBucketAndHowItEnded) {
-  MeasuredRun run;
+  RunPlan plan = MakeClusterPlan(2);
+  plan.cluster->verbose = true;
+  MeasuredRun run(std::move(plan));
   const Grant first = run.MustAcquire(kAnna, 1);
   run.TakeLines();
 
@@ -167,6 +169,19 @@ TEST(RunMetricsTest, TheLogSaysWhichTrainerHadWhichBucketAndHowItEnded) {
                                      "grant begins: " + of(second),
                                      "grant ends: " + of(second) + " reason=given_back",
                                      "session ends: trainer=t session=1001 reason=left"));
+}
+
+TEST(RunMetricsTest, TheLogIsSilentAboutGrantsThatEndAsTheyShould) {
+  MeasuredRun run;
+  const Grant first = run.MustAcquire(kAnna, 1);
+  run.TakeLines();
+
+  ASSERT_THAT(run.Release(kAnna, first, kDisk), IsOk());
+  run.MustAcquire(kAnna, 2);
+  EXPECT_THAT(run.TakeLines(), ::testing::IsEmpty());
+
+  ASSERT_THAT(run.coordinator->Leave(kAnna), IsOk());
+  EXPECT_EQ(run.TakeLines().size(), 2u);
 }
 
 TEST(RunMetricsTest, TheMatrixAndTheCountsOfBucketsAgree) {

@@ -9,6 +9,7 @@
 #include "services/common/logging.h"
 #include "services/common/metrics.h"
 #include "services/common/status_macros.h"
+#include "services/lock_server/run_names.h"
 #include "services/trainer/cluster/trainer_metrics.h"
 #include "services/trainer/fused/fused_batch_step.h"
 #include "services/trainer/local/local_data.h"
@@ -36,14 +37,13 @@ class ClusterObserver : public TrainingObserver {
   void OnBucketTrained(const Grant& grant, const BucketStats& stats) override {
     lock_->AddProgress(1);
     metrics_->OnBucketTrained(stats);
-    LogInfo("bucket trained",
-            {{"pass", grant.position.pass},
-             {"bucket", absl::StrCat("(", stats.bucket.lhs, ",", stats.bucket.rhs, ")")},
-             {"token", grant.token},
-             {"edges", stats.trained_edges},
-             {"held_out", stats.held_out_edges},
-             {"seconds", stats.train_seconds},
-             {"loss", OrNan(stats.train.Find("loss"))}});
+    LogInfo("bucket trained", {{"pass", grant.position.pass},
+                               {"bucket", LogName(stats.bucket)},
+                               {"token", grant.token},
+                               {"edges", stats.trained_edges},
+                               {"held_out", stats.held_out_edges},
+                               {"seconds", stats.train_seconds},
+                               {"loss", OrNan(stats.train.Find("loss"))}});
   }
 
  private:
