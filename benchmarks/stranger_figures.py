@@ -87,23 +87,12 @@ def send_malformed(address, kind):
             pass  # refused before it had listened to all of it
 
 
-class Strangers(threading.Thread):
-    """Malformed streams at an even pace against some servers, while it lives."""
+class Nuisance(threading.Thread):
+    """Goes on beside what is measured, from the beginning of a `with` to its end."""
 
-    def __init__(self, addresses, kinds, a_second=A_SECOND):
+    def __init__(self):
         super().__init__()
-        self.targets = [(address, kind) for kind in kinds for address in addresses]
-        self.pace = 1 / (a_second * len(addresses))
-        self.sent = 0
         self.ended = threading.Event()
-
-    def run(self):
-        due = time.monotonic()
-        while not self.ended.is_set():
-            send_malformed(*self.targets[self.sent % len(self.targets)])
-            self.sent += 1
-            due += self.pace
-            time.sleep(max(0, due - time.monotonic()))
 
     def __enter__(self):
         self.start()
@@ -114,14 +103,31 @@ class Strangers(threading.Thread):
         self.join()
 
 
-class IdleConnections(threading.Thread):
+class Strangers(Nuisance):
+    """Malformed streams at an even pace against some servers, while it lives."""
+
+    def __init__(self, addresses, kinds, a_second=A_SECOND):
+        super().__init__()
+        self.targets = [(address, kind) for kind in kinds for address in addresses]
+        self.pace = 1 / (a_second * len(addresses))
+        self.sent = 0
+
+    def run(self):
+        due = time.monotonic()
+        while not self.ended.is_set():
+            send_malformed(*self.targets[self.sent % len(self.targets)])
+            self.sent += 1
+            due += self.pace
+            time.sleep(max(0, due - time.monotonic()))
+
+
+class IdleConnections(Nuisance):
     """So many connections to each address; half of them say nothing, half begin HTTP/2."""
 
     def __init__(self, addresses):
         super().__init__()
         self.selector = selectors.DefaultSelector()
         self.reopened = 0
-        self.ended = threading.Event()
         for i in range(IDLE):
             for address in addresses:
                 self.open(address, i % 2 == 0)
@@ -146,13 +152,8 @@ class IdleConnections(threading.Thread):
                 self.reopened += 1
                 self.open(*key.data)
 
-    def __enter__(self):
-        self.start()
-        return self
-
     def __exit__(self, *_):
-        self.ended.set()
-        self.join()
+        super().__exit__()
         for key in list(self.selector.get_map().values()):
             key.fileobj.close()
 
