@@ -97,7 +97,12 @@ class Planner {
                      memory->bytes,
                      0,
                      std::move(memory->parts),
-                     {}};
+                     {},
+                     config_.NumThreads()};
+    if (!config_.threads && !config_.workers) {
+      role.notes.push_back(absl::StrCat("threads as cores here: ", role.threads,
+                                        " (--set threads=N for other machines)"));
+    }
     if (config_.prefetch && !memory->prefetch) role.notes.push_back("does not read ahead");
     if (!memory->background_store) role.notes.push_back("stores before it trains on");
     if (!cluster) {

@@ -32,7 +32,8 @@ struct RolePlan {
   int64_t memory_bytes = 0;  // of each
   int64_t disk_bytes = 0;    // of each
   std::vector<MemoryPlan::Part> parts;
-  std::vector<std::string> notes;  // what it does without; for people
+  std::vector<std::string> notes;  // what it does without, and what its memory is for; for people
+  int threads = 0;                 // that train; 0: this role does not
 };
 
 struct ClusterPlan {

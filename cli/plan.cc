@@ -157,6 +157,7 @@ nlohmann::ordered_json ToJson(const LocalData& data, const RunConfig& config,
                              {"memory_bytes", role.memory_bytes},
                              {"disk_bytes", role.disk_bytes},
                              {"parts", std::move(parts)}});
+    if (role.threads > 0) json["roles"].back()["threads"] = role.threads;
   }
   if (!epoch.has_value()) return json;
   json["epoch"] = {{"turns", epoch->grants},

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "services/common/cpu_count.h"
 #include "tests/testing/run_program.h"
 #include "tests/testing/temp_dir.h"
 
@@ -16,6 +18,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using testing::ProgramResult;
 using testing::RunWeft;
 
@@ -69,6 +72,21 @@ TEST_F(PlanTest, SaysWhatOneMachineNeeds) {
   EXPECT_EQ(plan["epoch"]["busy_trainers"], 1.0);
   EXPECT_THAT(result.out, AllOf(HasSubstr("4 x 4 partitions"), HasSubstr("8,000,000 edges"),
                                 HasSubstr("weft train: ")));
+}
+
+TEST_F(PlanTest, SaysForHowManyThreadsItIs) {
+  EXPECT_THAT(PlanOfMillion({"--set", "threads=3"}).out, Not(HasSubstr("threads as cores here")));
+  const nlohmann::json three = Json()["roles"][0];
+  EXPECT_EQ(three["threads"], 3);
+
+  // Nothing said: of this machine, which the plan has to say.
+  EXPECT_THAT(PlanOfMillion({"--set", "threads=null"}).out,
+              HasSubstr(absl::StrCat("threads as cores here: ", AvailableCores())));
+  EXPECT_EQ(Json()["roles"][0]["threads"], AvailableCores());
+
+  PlanOfMillion({"--set", "threads=5"});
+  EXPECT_GT(Json()["roles"][0]["memory_bytes"].get<int64_t>(),
+            three["memory_bytes"].get<int64_t>());
 }
 
 TEST_F(PlanTest, SaysWhatEachRoleOfAClusterNeeds) {

@@ -1,6 +1,7 @@
 """What a schema does not see: that the manifests of one run fit each other. Each check yields its problems."""
 
 import json
+import math
 import re
 import shlex
 
@@ -235,6 +236,9 @@ def check_plan(docs, plan):
         given = quantity(spec["containers"][0]["resources"]["requests"]["memory"])
         if given < role["memory_bytes"]:
             yield f"{named(doc)}: {given:.0f} bytes of memory, the plan says {role['memory_bytes']}"
+        cores = math.ceil(quantity(spec["containers"][0]["resources"]["limits"]["cpu"]))
+        if role["role"] == "trainer" and role["threads"] != cores:
+            yield f"{named(doc)}: {cores} cores, the plan is of {role['threads']} threads"
         for claim in doc["spec"].get("volumeClaimTemplates", []):
             room = quantity(claim["spec"]["resources"]["requests"]["storage"])
             if room < role["disk_bytes"]:

@@ -164,6 +164,7 @@ FAULTS = [
         memory="100Gi")),
     ("the plan says", lambda run, jobs: container(run, *TRAINER)["resources"]["requests"].update(
         memory="16Mi")),
+    ("the plan is of 2 threads", lambda run, jobs: container(run, *TRAINER)["resources"]["limits"].update(cpu="3")),
     ("the plan is for", lambda run, jobs: find(run, *PART)["spec"].update(replicas=1)),
     ("another number of replicas", lambda run, jobs: find(run, *PARAM)["spec"].update(replicas=3)),
     ("may run as root", lambda run, jobs: pod(run, TRAINER)["spec"]["securityContext"].update(
