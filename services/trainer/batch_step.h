@@ -127,8 +127,9 @@ class BatchStep {
   virtual ~BatchStep() = default;
 
   // Forward, backward and the optimizer's step.
-  // Errors: OutOfRange when a score or gradient is not finite (nothing has been written then;
-  // the message names the relation), Internal for anything else.
+  // Errors: OutOfRange when a score or gradient is not finite (no such number has been written
+  // then, nor any parameter, but rows may have made their step with finite gradients; the message
+  // names the relation), Internal for anything else.
   virtual absl::StatusOr<BatchStats> Train(const EdgeBatch& batch,
                                            const SampledNegatives& negatives,
                                            const BatchTables& tables) = 0;

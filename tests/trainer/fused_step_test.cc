@@ -282,7 +282,11 @@ TEST(FusedBatchStepTest, RefusesParametersOfAnotherModel) {
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("1 x 36")));
 }
 
-TEST(FusedBatchStepTest, NumberThatIsNotFiniteIsNamedAndLeavesNoTrace) {
+bool AllFinite(std::span<const float> values) {
+  return std::ranges::all_of(values, [](float x) { return std::isfinite(x); });
+}
+
+TEST(FusedBatchStepTest, NumberThatIsNotFiniteIsNamedAndGetsNowhere) {
   ModelSpec spec = DotSpec(20);
   spec.num_dynamic_relations = 40;
   spec.relations[0].op = Operator::kComplexDiagonal;
@@ -299,17 +303,20 @@ TEST(FusedBatchStepTest, NumberThatIsNotFiniteIsNamedAndLeavesNoTrace) {
   const std::unique_ptr<BatchStep> step = w.Step();
   const float before = w.lhs_table.embeddings.row(49)[3];
   w.lhs_table.embeddings.row(49)[3] = std::numeric_limits<float>::quiet_NaN();
-  const EmbeddingPartition lhs = w.lhs_table.Clone();
-  const EmbeddingPartition rhs = w.rhs_table.Clone();
+  const FloatBlock parameter = w.parameters.all()[0].values.Clone();
 
   // The row is a candidate of its whole chunk, so the edge named is one of edges 10 to 14.
   EXPECT_THAT(w.Train(step.get()), StatusIs(absl::StatusCode::kOutOfRange, HasSubstr("relation ")));
-  EXPECT_EQ(std::memcmp(lhs.embeddings.data(), w.lhs_table.embeddings.data(), 50 * 20 * 4), 0);
-  EXPECT_THAT(w.rhs_table.embeddings.span(), Pointwise(::testing::Eq(), rhs.embeddings.span()));
-  EXPECT_THAT(w.rhs_table.adagrad_sums.span(), Pointwise(::testing::Eq(), rhs.adagrad_sums.span()));
-  EXPECT_EQ(w.parameters.steps, 0);
-
+  // Rows of other chunks may have made their step.
+  EXPECT_TRUE(std::isnan(w.lhs_table.embeddings.row(49)[3]));
   w.lhs_table.embeddings.row(49)[3] = before;
+  for (const EmbeddingPartition* table : {&w.lhs_table, &w.rhs_table}) {
+    EXPECT_TRUE(AllFinite(table->embeddings.span()));
+    EXPECT_TRUE(AllFinite(table->adagrad_sums.span()));
+  }
+  EXPECT_EQ(w.lhs_table.adagrad_sums.span()[49], 0);
+  EXPECT_EQ(w.parameters.steps, 0);
+  EXPECT_THAT(w.parameters.all()[0].values.span(), Pointwise(::testing::Eq(), parameter.span()));
   EXPECT_THAT(w.Train(step.get()), IsOk());
 }
 

@@ -205,18 +205,28 @@ StepCase DrawStepCase(const StepOptions& options, uint64_t seed) {
   return c;
 }
 
-std::vector<float> AllFloats(const StepCase& c) {
+namespace {
+
+void Append(std::span<const float> values, std::vector<float>* all) {
+  all->insert(all->end(), values.begin(), values.end());
+}
+
+}  // namespace
+
+std::vector<float> ParameterFloats(const StepCase& c) {
   std::vector<float> all;
-  const auto append = [&](std::span<const float> values) {
-    all.insert(all.end(), values.begin(), values.end());
-  };
-  for (const EmbeddingPartition* partition : {&c.lhs_partition, &c.rhs_partition}) {
-    append(partition->embeddings.span());
-    append(partition->adagrad_sums.span());
-  }
   for (const Parameter& p : c.parameters.all()) {
-    append(p.values.span());
-    append(p.adagrad_sums.span());
+    Append(p.values.span(), &all);
+    Append(p.adagrad_sums.span(), &all);
+  }
+  return all;
+}
+
+std::vector<float> AllFloats(const StepCase& c) {
+  std::vector<float> all = ParameterFloats(c);
+  for (const EmbeddingPartition* partition : {&c.lhs_partition, &c.rhs_partition}) {
+    Append(partition->embeddings.span(), &all);
+    Append(partition->adagrad_sums.span(), &all);
   }
   return all;
 }

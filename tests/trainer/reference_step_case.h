@@ -95,8 +95,9 @@ struct StepCase {
 // A case with drawn tables, sums, parameters, edges and samples: a function of (options, seed).
 StepCase DrawStepCase(const StepOptions& options, uint64_t seed);
 
-// Everything that a step may write, in one vector.
+// Everything that a step may write, in one vector; of it, what is no table.
 std::vector<float> AllFloats(const StepCase& c);
+std::vector<float> ParameterFloats(const StepCase& c);
 // The same bits, NaNs included.
 bool SameBits(const std::vector<float>& a, const std::vector<float>& b);
 

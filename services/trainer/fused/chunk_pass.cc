@@ -299,6 +299,10 @@ void ChunkPass::Run(StepContext* context, int64_t chunk, const BatchQueries* con
   }
   for (int s = 0; s < 2; ++s) FinishSide(context, &sides[s], batch[s]);
   arena->Release(mark);
+  if (!context->steps) return;
+  for (const SideRows& rows : sides) {
+    context->rows->StepDone(rows.side->side, rows.positive_slots, rows.negative_slots, context->lr);
+  }
 }
 
 }  // namespace weft

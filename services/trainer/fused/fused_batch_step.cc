@@ -39,10 +39,12 @@ class FusedBatchStep final : public BatchStep {
                                            const BatchTables& tables) override;
 
  private:
-  // Forward and, if asked for, backward; afterwards rows_ and parameters_ have the gradients.
+  enum class Until { kScores, kGradients, kStep };
+  // Afterwards rows_ and parameters_ have the gradients, if asked for; with context_->steps the
+  // rows have made their step.
   // Errors: OutOfRange when a score or gradient is not finite.
   absl::StatusOr<BatchStats> Run(EdgeBatch batch, const SampledNegatives& negatives,
-                                 BatchTables tables, bool backward, BatchScores* scores);
+                                 BatchTables tables, Until until, BatchScores* scores);
   void Begin(const EdgeBatch& batch, const SampledNegatives& negatives, const BatchTables& tables);
   StepSide BeginSide(Side side, const EdgeBatch& batch, const SampledNegatives& negatives,
                      const BatchTables& tables);
@@ -181,6 +183,7 @@ void FusedBatchStep::RunPasses() {
     queries[s] = LoadBatchQueries(&c, &c.sides[s]);
     batch[s] = &queries[s];
   }
+  c.steps = c.steps && !whole_batch && !all_negatives();
   if (all_negatives()) {
     all_pass_.Run(&c, batch);
   } else {
@@ -276,8 +279,9 @@ absl::Status FusedBatchStep::CheckGradients() {
 }
 
 absl::StatusOr<BatchStats> FusedBatchStep::Run(EdgeBatch batch, const SampledNegatives& negatives,
-                                               BatchTables tables, bool backward,
+                                               BatchTables tables, Until until,
                                                BatchScores* scores) {
+  const bool backward = until != Until::kScores;
   UseOneOpenMpThread();
   WEFT_CHECK(batch.size() > 0);
   arena_.Begin();
@@ -292,6 +296,8 @@ absl::StatusOr<BatchStats> FusedBatchStep::Run(EdgeBatch batch, const SampledNeg
   c.dim = spec_.dimension(relation_);
   c.chunk_size = spec_.NegativeChunkSize(relation_, c.n);
   c.backward = backward;
+  c.steps = until == Until::kStep;
+  c.lr = spec_.lr;
   c.scores = scores;
   c.scoring.set_prefetch(&c.prefetch);
   if (backward) c.scoring.set_queries_stand_alone();
@@ -308,10 +314,11 @@ absl::StatusOr<BatchStats> FusedBatchStep::Run(EdgeBatch batch, const SampledNeg
 absl::StatusOr<BatchStats> FusedBatchStep::Train(const EdgeBatch& batch,
                                                  const SampledNegatives& negatives,
                                                  const BatchTables& tables) {
-  WEFT_ASSIGN_OR_RETURN(const BatchStats stats, Run(batch, negatives, tables, true, nullptr));
+  WEFT_ASSIGN_OR_RETURN(const BatchStats stats,
+                        Run(batch, negatives, tables, Until::kStep, nullptr));
   parameters_.Step(spec_.relation_lr);
   std::atomic_ref(all_parameters_->steps).fetch_add(1, std::memory_order_relaxed);
-  rows_.Step(spec_.lr);
+  if (!context_->steps) rows_.Step(spec_.lr);
   if (features_.any()) features_.features().Step(spec_.lr);
   return stats;
 }
@@ -319,13 +326,13 @@ absl::StatusOr<BatchStats> FusedBatchStep::Train(const EdgeBatch& batch,
 absl::StatusOr<BatchStats> FusedBatchStep::Score(const EdgeBatch& batch,
                                                  const SampledNegatives& negatives,
                                                  const BatchTables& tables, BatchScores* scores) {
-  return Run(batch, negatives, tables, false, scores);
+  return Run(batch, negatives, tables, Until::kScores, scores);
 }
 
 absl::StatusOr<BatchGradients> FusedBatchStep::Gradients(const EdgeBatch& batch,
                                                          const SampledNegatives& negatives,
                                                          const BatchTables& tables) {
-  WEFT_RETURN_IF_ERROR(Run(batch, negatives, tables, true, nullptr).status());
+  WEFT_RETURN_IF_ERROR(Run(batch, negatives, tables, Until::kGradients, nullptr).status());
   const auto rows = [&](Side side) {
     return (features_.pooled(side) ? features_.features() : rows_).Export(side);
   };

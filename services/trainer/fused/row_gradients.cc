@@ -16,6 +16,8 @@ void RowGradients::Begin(const BatchTables& tables, int64_t num_slots, bool dens
   dense_[0] = dense_[1] = -1;
   for (std::vector<RowStep>& rows : rows_) rows.clear();
   row_of_.resize(static_cast<size_t>(num_slots));
+  uses_.clear();
+  uses_.reserve(static_cast<size_t>(num_slots));
   const size_t buckets = std::bit_ceil(static_cast<size_t>(std::max<int64_t>(num_slots, 8)) * 2);
   hash_shift_ = 32 - std::countr_zero(buckets);
   hash_.assign(buckets, Entry{0, -1});
@@ -24,6 +26,7 @@ void RowGradients::Begin(const BatchTables& tables, int64_t num_slots, bool dens
     WEFT_CHECK(num_rows_ + table.count < (int64_t{1} << 31));
     dense_[Index(side)] = num_rows_;
     for (int32_t i = 0; i < table.count; ++i) rows_[TableIndex(side)].push_back({i, num_rows_++});
+    uses_.resize(static_cast<size_t>(num_rows_));
   };
   if (shared_) {
     if (dense_lhs || dense_rhs) place_dense(Side::kLhs, tables.lhs);
@@ -52,7 +55,9 @@ void RowGradients::Assign(Side side, int64_t first, std::span<const EntityOffset
     if (entry.row < 0) {
       entry = {key, num_rows_};
       rows.push_back({offset, num_rows_++});
+      uses_.push_back({.offset = offset});
     }
+    uses_[entry.row].last_slot = static_cast<int32_t>(row_of - row_of_.data());
     *row_of++ = entry.row;
   }
 }
@@ -152,6 +157,23 @@ void RowGradients::Step(float lr) {
   if (!shared_ && tables_.rhs.adagrad_sums != nullptr) {
     AdagradRows(tables_.rhs, rows_[1], grads_, lr);
   }
+}
+
+void RowGradients::StepDone(Side side, SlotRange a, SlotRange b, float lr) {
+  const EmbeddingTable& table = side == Side::kLhs ? tables_.lhs : tables_.rhs;
+  if (!finite_ || table.adagrad_sums == nullptr) return;
+  done_.clear();
+  for (const SlotRange range : {a, b}) {
+    for (int64_t slot = range.first; slot < range.first + range.count; ++slot) {
+      const int32_t row = row_of_[slot];
+      const Use use = uses_[row];
+      if (use.last_slot != slot) continue;
+      // Nothing has asked for the sums yet.
+      __builtin_prefetch(table.adagrad_sums + use.offset, 1);
+      done_.push_back({use.offset, row});
+    }
+  }
+  AdagradRows(table, done_, grads_, lr);
 }
 
 BatchGradients::Rows RowGradients::Export(Side side) const {

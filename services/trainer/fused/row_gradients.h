@@ -68,6 +68,10 @@ class RowGradients {
 
   // Row-wise Adagrad on all rows of tables that have sums (pooled ones have none: feature_pool.h).
   void Step(float lr);
+  // The same for the rows that no slot assigned after `a` and `b` has, as soon as their gradients
+  // are added: most are in the nearer caches then. Nothing once a gradient was not finite. Not with
+  // dense sides.
+  void StepDone(Side side, SlotRange a, SlotRange b, float lr);
 
   // All distinct rows of the side's table in ascending order; empty for the rhs of a shared table.
   BatchGradients::Rows Export(Side side) const;
@@ -76,6 +80,12 @@ class RowGradients {
   struct Entry {
     uint32_t key;
     int32_t row;  // < 0: empty
+  };
+
+  // Of a row: where it is in its table, and the last of its slots.
+  struct Use {
+    EntityOffset offset = 0;
+    int32_t last_slot = 0;
   };
 
   static int Index(Side side) { return static_cast<int>(side); }
@@ -91,6 +101,8 @@ class RowGradients {
   int32_t num_rows_ = 0;
   std::vector<int32_t> row_of_;   // by slot
   std::vector<RowStep> rows_[2];  // by table
+  std::vector<Use> uses_;         // [rows]; empty ones of dense sides
+  std::vector<RowStep> done_;     // of StepDone
   std::vector<Entry> hash_;       // open addressing, by (table, offset)
   int hash_shift_ = 0;
 

@@ -54,6 +54,9 @@ struct StepContext {
   int directions_of_positives = 1;
   double reg = 0;
   bool backward = true;
+  // Rows make their step after the last chunk that has them, rather than after the batch.
+  bool steps = false;
+  float lr = 0;
   BatchScores* scores = nullptr;  // what Score wants; nullptr: nothing
 
   const float* const* slot_rows = nullptr;  // [slots]; where the rows are in the tables
