@@ -83,15 +83,27 @@ class PooledTables final : public PartitionReader {
     if (!config_.entities[key.entity_type].featurized) return tables_->Read(key);
     std::shared_ptr<const FloatBlock>& pooled = pooled_[key.entity_type];
     if (pooled == nullptr) {
-      WEFT_ASSIGN_OR_RETURN(const std::shared_ptr<const FloatBlock> features, tables_->Read(key));
-      pooled = std::make_shared<const FloatBlock>(
-          MeansOfFeatures(*features, bags_.bags(key.entity_type),
-                          static_cast<float>(config_.max_norm.value_or(0))));
+      WEFT_ASSIGN_OR_RETURN(pooled, Pool(key.entity_type));
     }
     return pooled;
   }
 
  private:
+  absl::StatusOr<std::shared_ptr<const FloatBlock>> Pool(EntityTypeId type) {
+    const FeatureBags& bags = bags_.bags(type);
+    const auto max_norm = static_cast<float>(config_.max_norm.value_or(0));
+    const auto means = std::make_shared<FloatBlock>(bags.size(), config_.EntityDimension(type));
+    for (PartitionId p = 0; p < config_.entities[type].num_partitions; ++p) {
+      WEFT_ASSIGN_OR_RETURN(const std::shared_ptr<const FloatBlock> features,
+                            tables_->Read({type, p}));
+      for (int64_t i = 0; i < bags.size(); ++i) {
+        if (bags_.partitions(type)[static_cast<size_t>(i)] != p) continue;
+        MeanOfFeatures(*features, bags[i], max_norm, means->row(i));
+      }
+    }
+    return means;
+  }
+
   PartitionReader* const tables_;
   const RunConfig& config_;
   const BagIndex& bags_;

@@ -34,8 +34,8 @@ bool SeenEntities::Contains(const ModelSpec& spec, const IndexedEdge& edge, Side
 namespace {
 
 NumberOfBag NumberIn(BagIndex* bags, bool add) {
-  return [bags, add](EntityTypeId type, std::span<const EntityOffset> bag) {
-    return bags->Number(type, bag, add);
+  return [bags, add](PartitionKey features, std::span<const EntityOffset> bag) {
+    return bags->Number(features, bag, add);
   };
 }
 

@@ -20,7 +20,6 @@
 #include "cli/entity_names.h"
 #include "cli/progress.h"
 #include "cli/report_file.h"
-#include "services/common/feature_bags.h"
 #include "services/common/float_block.h"
 #include "services/common/nearest_key.h"
 #include "services/common/status_macros.h"
@@ -122,7 +121,6 @@ class Scorer {
     const std::vector<EntityPosition>& rows = *given(side);
     const int64_t dimension = checkpoint_.spec().dimension(relation_);
     FloatBlock vectors(static_cast<int64_t>(rows.size()), dimension);
-    FeatureBags bag;
     std::vector<EntityOffset> all;
     for (size_t i = 0; i < rows.size(); ++i) {
       WEFT_ASSIGN_OR_RETURN(
@@ -132,8 +130,9 @@ class Scorer {
       all.push_back(static_cast<EntityOffset>(i));
     }
     if (IsFeaturized(side)) {
-      bag.Append(all);
-      vectors = MeansOfFeatures(vectors, bag, checkpoint_.spec().max_norm);
+      std::vector<float> mean(static_cast<size_t>(dimension));
+      MeanOfFeatures(vectors, all, checkpoint_.spec().max_norm, mean);
+      return mean;
     }
     return std::vector<float>(vectors.row(0).begin(), vectors.row(0).end());
   }

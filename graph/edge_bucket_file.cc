@@ -156,7 +156,8 @@ absl::Status CheckBags(const std::string& path, int64_t first, Side side, const 
       if (feature >= 0 && feature < counts[r]) continue;
       return absl::InvalidArgumentError(absl::StrCat(
           path, ": ", FeaturesName(side), " has feature ", feature, " for edge ", first + i,
-          ", must be 0 to ", counts[r] - 1, " (the features of its entity type)"));
+          ", must be 0 to ", counts[r] - 1, " (the features of its ",
+          side == Side::kLhs ? "left" : "right", "-hand partition)"));
     }
   }
   return absl::OkStatus();

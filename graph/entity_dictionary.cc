@@ -83,14 +83,30 @@ const EntityDictionary::Entry* EntityDictionary::Append(Arena* arena, std::strin
   return entry;
 }
 
-EntityOffset EntityDictionary::Intern(uint64_t hash, std::string_view name) {
+inline size_t EntityDictionary::FindSlot(uint64_t hash, std::string_view name) const {
   size_t slot = HomeSlot(hash);
   for (; slots_[slot].entry != nullptr; slot = (slot + 1) & mask_) {
-    if (slots_[slot].hash == hash && slots_[slot].entry->name() == name) {
-      return slots_[slot].entry->offset;
-    }
+    if (slots_[slot].hash == hash && slots_[slot].entry->name() == name) break;
   }
-  Arena& arena = arenas_[StablePartition(hash, num_partitions())];
+  return slot;
+}
+
+EntityOffset EntityDictionary::Intern(uint64_t hash, std::string_view name) {
+  const size_t slot = FindSlot(hash, name);
+  if (slots_[slot].entry != nullptr) return slots_[slot].entry->offset;
+  return Add(slot, StablePartition(hash, num_partitions()), hash, name);
+}
+
+EntityOffset EntityDictionary::InternIn(PartitionId partition, uint64_t hash,
+                                        std::string_view name) {
+  const size_t slot = FindSlot(hash, name);
+  if (slots_[slot].entry != nullptr) return slots_[slot].entry->offset;
+  return Add(slot, partition, hash, name);
+}
+
+EntityOffset EntityDictionary::Add(size_t slot, PartitionId partition, uint64_t hash,
+                                   std::string_view name) {
+  Arena& arena = arenas_[partition];
   if (arena.count == std::numeric_limits<EntityOffset>::max()) return kNone;
   const Entry* entry = Append(&arena, name);
   slots_[slot] = {hash, entry};
@@ -99,12 +115,8 @@ EntityOffset EntityDictionary::Intern(uint64_t hash, std::string_view name) {
 }
 
 EntityOffset EntityDictionary::Find(uint64_t hash, std::string_view name) const {
-  for (size_t slot = HomeSlot(hash); slots_[slot].entry != nullptr; slot = (slot + 1) & mask_) {
-    if (slots_[slot].hash == hash && slots_[slot].entry->name() == name) {
-      return slots_[slot].entry->offset;
-    }
-  }
-  return kNone;
+  const Entry* const entry = slots_[FindSlot(hash, name)].entry;
+  return entry == nullptr ? kNone : entry->offset;
 }
 
 void EntityDictionary::PrefetchSlot(uint64_t hash) const {

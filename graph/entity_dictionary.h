@@ -40,6 +40,8 @@ class EntityDictionary {
   // The offset of `name` in partition StablePartition(hash, num_partitions()), a new one when the
   // name is new. Names are shorter than 2^32 bytes.
   EntityOffset Intern(uint64_t hash, std::string_view name);
+  // The same in a partition of the caller's choice.
+  EntityOffset InternIn(PartitionId partition, uint64_t hash, std::string_view name);
   EntityOffset Find(uint64_t hash, std::string_view name) const;
 
   // Hints that a look-up of `hash` follows: first of its slot, then (when that has arrived) of the
@@ -81,6 +83,9 @@ class EntityDictionary {
     void operator()(Slot* slots) const;
   };
 
+  // The free slot for a new name, or the one that has it.
+  size_t FindSlot(uint64_t hash, std::string_view name) const;
+  EntityOffset Add(size_t slot, PartitionId partition, uint64_t hash, std::string_view name);
   size_t HomeSlot(uint64_t hash) const { return hash >> shift_; }
   const Entry* Append(Arena* arena, std::string_view name);
   void AllocateSlots(int log2_capacity);

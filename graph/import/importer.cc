@@ -228,6 +228,7 @@ absl::Status ImportJob::Filter() {
         &report_.inputs[input].rare));
     report_.inputs[input].new_entities = filter.new_entities(input);
   }
+  report_.warnings = filter.warnings();
   report_.dropped_relations = filter.dropped_relations();
   report_.dropped_entities = filter.dropped_entities();
   return output_.Finish();

@@ -2,10 +2,18 @@
 
 #include <limits>
 
+#include "absl/strings/str_cat.h"
+#include "graph/import/feature_groups.h"
 #include "graph/stable_partition.h"
 #include "services/common/status_macros.h"
 
 namespace weft {
+namespace {
+
+// How much larger than an even share a partition of features may be before it is worth a warning.
+constexpr double kUneven = 1.5;
+
+}  // namespace
 
 RareFilter::RareFilter(const Options& options, const DatasetSchema& schema,
                        const Interner& interned, const ExternalPartitioner& edges, int num_inputs,
@@ -21,7 +29,7 @@ absl::Status RareFilter::Run() {
   WEFT_RETURN_IF_ERROR(CountRelations());
   WEFT_RETURN_IF_ERROR(CountEntities());
   PlaceEntities();
-  PlaceFeatures();
+  FillBags();
   return absl::OkStatus();
 }
 
@@ -62,6 +70,9 @@ absl::Status RareFilter::CountEntities() {
     order_.emplace_back();
     order_end_.emplace_back();
   }
+  for (const FeatureBags& bags : interned_.bags()) {
+    bag_is_used_.emplace_back(static_cast<size_t>(bags.size()));
+  }
   const auto count_one = [&](EntityTypeId type, uint32_t id) {
     uint32_t& n = counts_[type][id];
     if (n == 0) order_[type].push_back(id);
@@ -69,6 +80,7 @@ absl::Status RareFilter::CountEntities() {
   };
   const auto count = [&](EntityTypeId type, uint32_t id) {
     if (!schema_.entities[type].featurized) return count_one(type, id);
+    bag_is_used_[type][id] = true;
     for (const EntityOffset feature : interned_.bags()[type][id]) {
       count_one(type, static_cast<uint32_t>(feature));
     }
@@ -97,15 +109,19 @@ void RareFilter::PlaceEntities() {
                                            [&](std::string_view name) { names.push_back(name); });
     EntityDictionary kept(schema_.entities[type].num_partitions);
     EntityHasher hasher(schema_.entities[type].name);
+    const std::optional<std::vector<PartitionId>> partitions =
+        PartitionsOfFeatures(static_cast<EntityTypeId>(type), names);
     locations_.emplace_back(names.size());
     size_t i = 0;
     for (uint32_t input = 0; input < num_inputs_; ++input) {
       for (; i < order_end_[type][input]; ++i) {
         const uint32_t old_id = order_[type][i];
-        if (counts_[type][old_id] < options_.entity_min_count) continue;
+        if (!IsKept(static_cast<EntityTypeId>(type), old_id)) continue;
         const uint64_t hash = hasher(names[old_id]);
-        locations_[type][old_id] = {StablePartition(hash, kept.num_partitions()),
-                                    kept.Intern(hash, names[old_id])};
+        const PartitionId partition = partitions.has_value()
+                                          ? (*partitions)[old_id]
+                                          : StablePartition(hash, kept.num_partitions());
+        locations_[type][old_id] = {partition, kept.InternIn(partition, hash, names[old_id])};
         ++new_entities_[input];
       }
     }
@@ -116,7 +132,40 @@ void RareFilter::PlaceEntities() {
   }
 }
 
-void RareFilter::PlaceFeatures() {
+std::optional<std::vector<PartitionId>> RareFilter::PartitionsOfFeatures(
+    EntityTypeId type, const std::vector<std::string_view>& names) {
+  const DatasetSchema::EntityType& entity = schema_.entities[type];
+  if (!entity.featurized || entity.num_partitions == 1) return std::nullopt;
+  const FeatureBags& bags = interned_.bags()[type];
+  FeatureGroups groups(names.size());
+  std::vector<EntityOffset> left;
+  for (int64_t i = 0; i < bags.size(); ++i) {
+    if (!bag_is_used_[type][static_cast<size_t>(i)]) continue;
+    left.clear();
+    for (const EntityOffset feature : bags[i]) {
+      if (IsKept(type, static_cast<uint32_t>(feature))) left.push_back(feature);
+    }
+    groups.Join(left);
+  }
+  std::vector<uint32_t> kept;
+  for (const uint32_t feature : order_[type]) {
+    if (IsKept(type, feature)) kept.push_back(feature);
+  }
+  FeatureGroups::Placement placement = groups.Place(kept, names, entity.num_partitions);
+  const double even = static_cast<double>(kept.size()) / entity.num_partitions;
+  if (static_cast<double>(placement.largest_partition) > kUneven * even) {
+    warnings_.push_back(absl::StrCat(
+        "entity type ", entity.name, ": one of its ", entity.num_partitions, " partitions has ",
+        placement.largest_partition, " of its ", kept.size(),
+        " features; features that entities have together cannot be parted, and ",
+        placement.largest_group,
+        " hang together. Make its num_partitions 1, or leave features out that bring all others "
+        "together (rare ones: --entity-min-count)"));
+  }
+  return std::move(placement.partitions);
+}
+
+void RareFilter::FillBags() {
   std::vector<EntityOffset> left;
   for (size_t type = 0; type < locations_.size(); ++type) {
     const FeatureBags& interned = interned_.bags()[type];
@@ -134,8 +183,13 @@ void RareFilter::PlaceFeatures() {
 
 RareFilter::Location RareFilter::LocationOf(EntityTypeId type, uint32_t id) const {
   if (!schema_.entities[type].featurized) return locations_[type][id];
-  const bool lost = bags_[type][id].empty() && !interned_.bags()[type][id].empty();
-  return {0, lost ? kDropped : static_cast<EntityOffset>(id)};
+  const std::span<const EntityOffset> bag = interned_.bags()[type][id];
+  for (const EntityOffset feature : bag) {
+    // What is left of a bag is all in one partition.
+    const Location& location = locations_[type][feature];
+    if (location.offset != kDropped) return {location.partition, static_cast<EntityOffset>(id)};
+  }
+  return {0, bag.empty() ? static_cast<EntityOffset>(id) : kDropped};
 }
 
 absl::Status RareFilter::ForEachEdge(int input, const Emit& emit, int64_t* num_dropped) const {

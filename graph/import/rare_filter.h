@@ -7,15 +7,20 @@
 // entities goes. Static relations keep their ids: the configuration lists them.
 //
 // Of a featurized type, what is counted and dropped are features, each as often as the entities of
-// edges have it. An entity goes when it has lost all of its features.
+// edges have it. An entity goes when it has lost all of its features. Of a type with several
+// partitions, what an entity on kept relations has left of its features comes into one partition
+// (FeatureGroups); an entity that never had any is in partition 0.
 //
-// Memory: 40 bytes an entity.
+// Memory: 40 bytes an entity; 36 more a feature of a type with several partitions.
 // Thread-safety: none.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -51,6 +56,8 @@ class RareFilter {
   const std::vector<std::string_view>& relation_names() const { return relation_names_; }
   int64_t dropped_relations() const { return dropped_relations_; }
   int64_t dropped_entities() const { return dropped_entities_; }
+  // About featurized types that cannot be cut into even partitions.
+  const std::vector<std::string>& warnings() const { return warnings_; }
   // Entities that appear in no earlier input.
   int64_t new_entities(int input) const { return new_entities_[input]; }
 
@@ -70,7 +77,13 @@ class RareFilter {
   absl::Status CountRelations();
   absl::Status CountEntities();
   void PlaceEntities();
-  void PlaceFeatures();
+  // Partitions by old id, when they are not those of the names' hashes.
+  std::optional<std::vector<PartitionId>> PartitionsOfFeatures(
+      EntityTypeId type, const std::vector<std::string_view>& names);
+  void FillBags();
+  bool IsKept(EntityTypeId type, uint32_t id) const {
+    return counts_[type][id] >= std::max<int64_t>(1, options_.entity_min_count);
+  }
   const DatasetSchema::Relation& RelationOf(const EdgeRecord& edge) const;
   Location LocationOf(EntityTypeId type, uint32_t id) const;
 
@@ -87,12 +100,14 @@ class RareFilter {
 
   // By type.
   std::vector<std::vector<uint32_t>> counts_;     // by old id, saturating
+  std::vector<std::vector<bool>> bag_is_used_;    // by old id, on kept relations
   std::vector<std::vector<uint32_t>> order_;      // old ids by first appearance on kept relations
   std::vector<std::vector<size_t>> order_end_;    // of every input, within order_
   std::vector<std::vector<Location>> locations_;  // by old id
   std::vector<EntityDictionary> entities_;
   std::vector<int64_t> new_entities_;  // by input
   int64_t dropped_entities_ = 0;
+  std::vector<std::string> warnings_;
 };
 
 }  // namespace weft

@@ -77,13 +77,6 @@ class Validation {
                       "the name of an entity type must not contain '/', '.' or control characters: "
                       "it becomes a part of file and parameter names");
       }
-      if (entity.featurized && entity.num_partitions > 1) {
-        problems_.Add(
-            EntityKey(config_, static_cast<EntityTypeId>(i), "num_partitions"),
-            absl::StrCat("is ", entity.num_partitions,
-                         ", but the type is featurized: the features of one entity may be "
-                         "any of them, so they cannot be cut into partitions; make it 1"));
-      }
     }
   }
 

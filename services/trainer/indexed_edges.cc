@@ -73,10 +73,12 @@ absl::Status ForEachIndexedEdge(const std::string& edge_path, const ModelSpec& s
           IndexedEdge& edge = slice.back();
           const RelationSpec& relation = spec.relations[r];
           if (spec.featurized(edge.rel, Side::kLhs)) {
-            edge.lhs = number_of_bag(relation.lhs, edges.features[0][i]);
+            const PartitionId partition = entities.InBucket(relation.lhs, bucket.lhs);
+            edge.lhs = number_of_bag({relation.lhs, partition}, edges.features[0][i]);
           }
           if (spec.featurized(edge.rel, Side::kRhs)) {
-            edge.rhs = number_of_bag(relation.rhs, edges.features[1][i]);
+            const PartitionId partition = entities.InBucket(relation.rhs, bucket.rhs);
+            edge.rhs = number_of_bag({relation.rhs, partition}, edges.features[1][i]);
           }
         }
         each(slice);

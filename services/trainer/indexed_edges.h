@@ -12,8 +12,9 @@
 
 namespace weft {
 
-// The number of an entity of a featurized type, by its features (bag_index.h).
-using NumberOfBag = std::function<int64_t(EntityTypeId type, std::span<const EntityOffset> bag)>;
+// The number of an entity of a featurized type, by its features of a partition (bag_index.h).
+using NumberOfBag =
+    std::function<int64_t(PartitionKey features, std::span<const EntityOffset> bag)>;
 
 // Calls `each` with all edges of `edge_path`, a slice at a time, bucket after bucket (right-hand
 // partitions inside left-hand ones). Memory: one slice (1 Mi edges).

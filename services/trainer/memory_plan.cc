@@ -213,7 +213,8 @@ std::optional<FittingPartitions> FindFittingPartitions(const TrainingTask& task,
            RowBytes(task, static_cast<EntityTypeId>(t));
   };
   for (size_t t = 0; t < task.entity_counts.size(); ++t) {
-    if (task.config.entities[t].featurized) continue;  // has one partition always
+    // Features in one partition may be such that they cannot be parted.
+    if (task.config.entities[t].featurized && task.entity_counts[t].size() == 1) continue;
     if (!largest.has_value() || bytes_of(t) > bytes_of(*largest)) largest = t;
     if (task.entity_counts[t].size() == 1) continue;
     types.push_back(t);
