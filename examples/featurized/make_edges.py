@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Generates documents, which are bags of words, and who reads them.
 
-    make_edges.py FOLDER
+    make_edges.py FOLDER [--apart]
 
 writes FOLDER/train.tsv and FOLDER/test.tsv, a line an edge: the words of a document, separated by
 commas, and a reader. Each of ten topics has words and readers of its own. A document has five words of
 its topic and one of any; it is read by two readers of the topic. The documents of test.tsv are new: no
-document of train.tsv has the same words.
+document of train.tsv has the same words. With --apart all six words are of the topic, so that words of
+different topics may lie in different partitions.
 """
 
 import pathlib
@@ -24,13 +25,15 @@ TEST_SHARE = 0.1
 def main():
     folder = pathlib.Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
+    apart = "--apart" in sys.argv[2:]
     rng = random.Random(1)
     seen = set()
     with open(folder / "train.tsv", "w") as train, open(folder / "test.tsv", "w") as test:
         for _ in range(DOCUMENTS):
             topic = rng.choice(TOPICS)
-            words = [f"{topic}_{n}" for n in rng.sample(range(WORDS), 5)]
-            words.append(f"{rng.choice(TOPICS)}_{rng.randrange(WORDS)}")
+            words = [f"{topic}_{n}" for n in rng.sample(range(WORDS), 6 if apart else 5)]
+            if not apart:
+                words.append(f"{rng.choice(TOPICS)}_{rng.randrange(WORDS)}")
             rng.shuffle(words)
             if tuple(sorted(words)) in seen:
                 continue

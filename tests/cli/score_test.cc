@@ -156,6 +156,20 @@ TEST_F(ScoreTest, AnEntityOfAFeaturizedTypeIsTheMeanOfItsFeatures) {
   EXPECT_EQ(best["score"], edge["score"]);
 }
 
+TEST_F(ScoreTest, FeaturesMayBeOfAnyPartition) {
+  std::string config(kFeaturized);
+  config.replace(config.find("\"num_partitions\": 1"), 19, "\"num_partitions\": 2");
+  const SmallCheckpoint checkpoint = MakeSmallCheckpoint(folder_.path(), config + "}");
+  const Vector reader = Of(checkpoint.Row("reader", "reader 1.2"));
+
+  EXPECT_NEAR(Score(checkpoint, {"--lhs", "document 0.1,document 1.3", "--rel", "read_by", "--rhs",
+                                 "reader 1.2"})["score"],
+              (Dot(Of(checkpoint.Row("document", "document 0.1")), reader) +
+               Dot(Of(checkpoint.Row("document", "document 1.3")), reader)) /
+                  2,
+              1e-5);
+}
+
 TEST_F(ScoreTest, MaxNormLimitsFeaturesNotTheirMean) {
   const SmallCheckpoint checkpoint =
       MakeSmallCheckpoint(folder_.path(), std::string(kFeaturized) + R"(, "max_norm": 0.25})");

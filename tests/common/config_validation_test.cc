@@ -195,10 +195,10 @@ TEST(ConfigEntitiesTest, NamesMayBeOfAnyLanguage) {
   EXPECT_EQ(result->config.entities[0].name, "пользователь 1");
 }
 
-TEST(ConfigEntitiesTest, FeaturizedTypesHaveOnePartition) {
+TEST(ConfigEntitiesTest, FeaturizedTypesMayHavePartitions) {
   EXPECT_THAT(ParseSmall({"entities.user.featurized=true"}), IsOk());
-  EXPECT_THAT(ProblemsWith({"entities.user.featurized=true", "entities.user.num_partitions=4"}),
-              HasSubstr("entities.user.num_partitions: is 4, but the type is featurized"));
+  EXPECT_THAT(ParseSmall({"entities.user.featurized=true", "entities.user.num_partitions=4"}),
+              IsOk());
 }
 
 // Nobody can list them.

@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -34,9 +36,24 @@ using testing::WeftPath;
 class FeaturizedTest : public ::testing::Test {
  protected:
   FeaturizedTest() {
-    const std::string example = absl::StrCat(WEFT_SOURCE_DIR, "/examples/featurized");
-    std::filesystem::copy(example + "/config.json", dir_.File("config.json"));
-    Ok(RunProgram({"/usr/bin/env", "python3", example + "/make_edges.py", "edges"}, InFolder()));
+    std::filesystem::copy(Example("config.json"), dir_.File("config.json"));
+    MakeEdges();
+  }
+
+  static std::string Example(const std::string& file) {
+    return absl::StrCat(WEFT_SOURCE_DIR, "/examples/featurized/", file);
+  }
+  void MakeEdges(std::vector<std::string> more = {}) const {
+    std::vector<std::string> command = {"/usr/bin/env", "python3", Example("make_edges.py"),
+                                        "edges"};
+    command.insert(command.end(), more.begin(), more.end());
+    Ok(RunProgram(command, InFolder()));
+  }
+  // From here on, documents have two partitions.
+  void PartitionDocuments() const {
+    json config = Json("config.json");
+    config["entities"]["document"]["num_partitions"] = 2;
+    ASSERT_TRUE(WriteFileAtomically(dir_.File("config.json"), config.dump()).ok());
   }
 
   ProgramOptions InFolder() const {
@@ -133,10 +150,66 @@ TEST_F(FeaturizedTest, ExportsFeatures) {
   }
 }
 
+// Words of a topic are together; the topics' words are of any partition.
+TEST_F(FeaturizedTest, PartitionsHaveTheFeaturesThatOccurTogether) {
+  MakeEdges({"--apart"});
+  PartitionDocuments();
+  const ProgramResult imported = Import();
+  EXPECT_THAT(imported.out, HasSubstr("entity type document: 400 features in 2 partitions"));
+  EXPECT_EQ(imported.err, "");
+
+  Weft({"train", "config.json"});
+
+  EXPECT_GT(Hits50(), 0.95);
+  std::map<std::string, std::set<int>> partitions_of_topic;
+  std::map<int, int> words_of_partition;
+  for (const int partition : {0, 1}) {
+    for (const std::string word : Json(absl::StrCat("data/entity_names_document_", partition,
+                                                    ".json"))) {
+      partitions_of_topic[word.substr(0, word.find('_'))].insert(partition);
+      ++words_of_partition[partition];
+    }
+  }
+  EXPECT_EQ(words_of_partition, (std::map<int, int>{{0, 200}, {1, 200}}));
+  for (const auto& [topic, partitions] : partitions_of_topic) EXPECT_EQ(partitions.size(), 1u);
+  // Those who ask may mix them.
+  EXPECT_THAT(Weft({"score", "model", "--lhs", "sailing_3,sailing_8,chess_1,music_2", "--rel",
+                    "read_by", "-k", "5"})
+                  .out,
+              HasSubstr("sailing_reader_"));
+  EXPECT_THAT(Weft({"neighbors", "model", "--entity", "chess_7", "-k", "5"}).out,
+              HasSubstr("nearest of 400"));
+  Weft({"export", "model", "--to", "tsv", "-o", "out"});
+  const std::string text = ReadFile(dir_.File("out/entities_document.tsv")).value_or("");
+  EXPECT_EQ(std::ranges::count(text, '\n'), 400);
+  EXPECT_THAT(Weft({"plan", "config.json"}).out, HasSubstr("2 x 2 partitions"));
+}
+
+// Each document has a word of any topic: all words are together, and a partition is empty.
+TEST_F(FeaturizedTest, FeaturesThatCannotBePartedAreToldAndTrained) {
+  PartitionDocuments();
+  EXPECT_THAT(Import().err,
+              HasSubstr("entity type document: one of its 2 partitions has 400 of its 400 "
+                        "features; features that entities have together cannot be parted, and "
+                        "400 hang together. Make its num_partitions 1"));
+
+  Weft({"train", "config.json"});
+
+  EXPECT_GT(Hits50(), 0.95);
+}
+
 // The same model from the implementation that the fused one is compared with.
 TEST_F(FeaturizedTest, TheReferenceTrains) {
   if (!WEFT_HAS_REFERENCE) GTEST_SKIP() << "built without LibTorch";
   Import();
+  Weft({"train", "config.json", "--set", "num_epochs=4", "--set", "compute=reference"});
+
+  EXPECT_GT(Hits50(), 0.9);
+
+  MakeEdges({"--apart"});
+  PartitionDocuments();
+  Import({"--force"});
+  std::filesystem::remove_all(dir_.File("model"));
   Weft({"train", "config.json", "--set", "num_epochs=4", "--set", "compute=reference"});
 
   EXPECT_GT(Hits50(), 0.9);
@@ -192,6 +265,14 @@ TEST_F(FeaturizedClusterTest, TheParameterServersKeepTheFeatures) {
 }
 
 TEST_F(FeaturizedClusterTest, ThePartitionServersKeepTheEdgesWithTheirFeatures) {
+  Train("/nowhere/entities", "cluster://train");
+
+  EXPECT_GT(Hits50("data/edges/train", "data/edges/train"), 0.95);
+}
+
+TEST_F(FeaturizedClusterTest, ThePartitionServersKeepFeaturesThatHavePartitions) {
+  MakeEdges({"--apart"});
+  PartitionDocuments();
   Train("/nowhere/entities", "cluster://train");
 
   EXPECT_GT(Hits50("data/edges/train", "data/edges/train"), 0.95);

@@ -18,32 +18,37 @@ using Bag = std::vector<EntityOffset>;
 TEST(BagIndexTest, EntitiesWithTheSameFeaturesAreOne) {
   BagIndex index(2);
 
-  EXPECT_EQ(index.Number(0, Bag{3, 1}, /*add=*/true), 0);
-  EXPECT_EQ(index.Number(0, Bag{}, true), 1);
-  EXPECT_EQ(index.Number(0, Bag{1, 3}, true), 0);
-  EXPECT_EQ(index.Number(0, Bag{1, 3, 3}, true), 2);
-  EXPECT_EQ(index.Number(1, Bag{1, 3}, true), 0);  // another type
+  EXPECT_EQ(index.Number({0, 0}, Bag{3, 1}, /*add=*/true), 0);
+  EXPECT_EQ(index.Number({0, 0}, Bag{}, true), 1);
+  EXPECT_EQ(index.Number({0, 0}, Bag{1, 3}, true), 0);
+  EXPECT_EQ(index.Number({0, 0}, Bag{1, 3, 3}, true), 2);
+  EXPECT_EQ(index.Number({1, 0}, Bag{1, 3}, true), 0);  // another type
+  EXPECT_EQ(index.Number({0, 1}, Bag{1, 3}, true), 3);  // other features
+  EXPECT_EQ(index.Number({0, 1}, Bag{}, true), 1);
 
-  EXPECT_EQ(index.Number(0, Bag{3, 3, 1}, /*add=*/false), 2);
-  EXPECT_EQ(index.Number(0, Bag{2}, false), BagIndex::kUnknown);
-  EXPECT_EQ(index.bags(0).size(), 3);
+  EXPECT_EQ(index.Number({0, 0}, Bag{3, 3, 1}, /*add=*/false), 2);
+  EXPECT_EQ(index.Number({0, 1}, Bag{3, 3, 1}, false), BagIndex::kUnknown);
+  EXPECT_EQ(index.Number({0, 0}, Bag{2}, false), BagIndex::kUnknown);
+  EXPECT_EQ(index.bags(0).size(), 4);
+  EXPECT_THAT(index.partitions(0), ElementsAre(0, 0, 0, 1));
   EXPECT_EQ(index.bags(1).size(), 1);
 }
 
-TEST(BagIndexTest, VectorsAreMeansOfFeaturesThatAreNotTooLong) {
+TEST(BagIndexTest, AVectorIsTheMeanOfFeaturesThatAreNotTooLong) {
   FloatBlock features(3, 2);
   std::ranges::copy(std::vector<float>{2, 0, 0, 4, 3, 4}, features.data());
-  FeatureBags bags;
-  for (const Bag& bag : {Bag{0, 1}, Bag{}, Bag{2, 2, 0, 0}}) bags.Append(bag);
+  const auto mean = [&](const Bag& bag, float max_norm) {
+    std::vector<float> vector(2, -1.0f);
+    MeanOfFeatures(features, bag, max_norm, vector);
+    return vector;
+  };
 
-  const FloatBlock means = MeansOfFeatures(features, bags, /*max_norm=*/0);
-  EXPECT_THAT(means.row(0), ElementsAre(1, 2));
-  EXPECT_THAT(means.row(1), ElementsAre(0, 0));
-  EXPECT_THAT(means.row(2), ElementsAre(2.5, 2));
+  EXPECT_THAT(mean({0, 1}, 0), ElementsAre(1, 2));
+  EXPECT_THAT(mean({}, 0), ElementsAre(0, 0));
+  EXPECT_THAT(mean({2, 2, 0, 0}, 0), ElementsAre(2.5, 2));
 
-  const FloatBlock limited = MeansOfFeatures(features, bags, /*max_norm=*/2);
-  EXPECT_NEAR(limited.row(0)[1], 1, 1e-6);     // (2, 0) and (0, 2)
-  EXPECT_NEAR(limited.row(2)[0], 1.6f, 1e-6);  // (1.2, 1.6) and (2, 0)
+  EXPECT_NEAR(mean({0, 1}, 2)[1], 1, 1e-6);           // (2, 0) and (0, 2)
+  EXPECT_NEAR(mean({2, 2, 0, 0}, 2)[0], 1.6f, 1e-6);  // (1.2, 1.6) and (2, 0)
 }
 
 TEST(RankingQueriesTest, NobodyAsksForAFeaturizedSide) {

@@ -21,6 +21,7 @@ using ::testing::HasSubstr;
 using testing::IsOk;
 using testing::StatusIs;
 using testing::TempDir;
+using Bag = std::vector<EntityOffset>;
 
 // Two entity types: users in two partitions of 10 and 20, items in one of 5; relation 0 connects
 // users, relation 1 users and items.
@@ -206,6 +207,29 @@ TEST_F(EdgeReaderTest, FeaturesFollowTheirEdgesIntoBothSets) {
   }
   EXPECT_EQ(found, expected);
   EXPECT_GT(read->bytes(), read->train.edges.bytes() + read->held_out.edges.bytes());
+}
+
+// Users become featurized: ids of features are those of the bucket's partitions, of 10 and 20.
+TEST_F(EdgeReaderTest, FeaturesAreCheckedAgainstThePartitionsOfTheBucket) {
+  task_.config.entities[0].featurized = true;
+  task_.spec = *MakeModelSpec(task_.config, 0);
+  EdgeList edges;
+  edges.lhs = edges.rhs = {EdgeList::kFeaturized};
+  edges.rel = {0};
+  edges.features[0].Append(Bag{9, 3});
+  edges.features[1].Append(Bag{19});
+  Write(0, {0, 1}, edges);
+  Write(0, {1, 0}, edges);
+
+  const auto read = EdgeReader(task_).Read({}, {0, 1});
+  ASSERT_THAT(read, IsOk());
+  EXPECT_EQ(read->train.bags[0], edges.features[0]);
+  EXPECT_EQ(read->train.bags[1], edges.features[1]);
+  EXPECT_THAT(
+      EdgeReader(task_).Read({}, {1, 0}),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               AllOf(HasSubstr("edges_1_0.h5"), HasSubstr("rhsd_data has feature 19 for edge 0"),
+                     HasSubstr("must be 0 to 9 (the features of its right-hand partition)"))));
 }
 
 class EdgeCacheTest : public EdgeReaderTest {};

@@ -91,13 +91,19 @@ TEST(MemoryPlanTest, SaysWhenNoNumberOfPartitionsIsEnough) {
                        AllOf(HasSubstr("no number of partitions"), HasSubstr("batches in work"))));
 }
 
-// A featurized type has one partition always.
+// The features of a type that has one partition may be such that they cannot be parted.
 TEST(MemoryPlanTest, DoesNotAdviseToCutWhatCannotBeCut) {
   TrainingTask task = MakeTask(1);
   task.config.entities[0].featurized = true;
   EXPECT_EQ(FindFittingPartitions(task, {0, 100 * kMega}), std::nullopt);
   EXPECT_THAT(PlanMemory(task, {0, 100 * kMega}),
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("no number of partitions")));
+
+  task = MakeTask(2);
+  task.config.entities[0].featurized = true;
+  const auto fit = FindFittingPartitions(task, {0, 150 * kMega});
+  ASSERT_TRUE(fit.has_value());
+  EXPECT_THAT(fit->entity_types, ElementsAre("user"));
 }
 
 TEST(MemoryPlanTest, ThePartsAreTheWhole) {
