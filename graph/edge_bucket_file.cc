@@ -154,10 +154,10 @@ absl::Status CheckBags(const std::string& path, int64_t first, Side side, const 
     }
     for (const EntityOffset feature : bag) {
       if (feature >= 0 && feature < counts[r]) continue;
-      return absl::InvalidArgumentError(absl::StrCat(
-          path, ": ", FeaturesName(side), " has feature ", feature, " for edge ", first + i,
-          ", must be 0 to ", counts[r] - 1, " (the features of its ",
-          side == Side::kLhs ? "left" : "right", "-hand partition)"));
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ": ", FeaturesName(side), " has feature ", feature, " for edge ",
+                       first + i, ", must be 0 to ", counts[r] - 1, " (the features of its ",
+                       side == Side::kLhs ? "left" : "right", "-hand partition)"));
     }
   }
   return absl::OkStatus();

@@ -1,9 +1,10 @@
 // Importer turns files of edges into a data set to train on: entity lists in `entity_path`, and one
 // folder of bucket files an input, all in PBG's format.
 //
-// The partition of an entity is a hash of its type and name; within a partition entities stand in
-// order of first appearance over all inputs in their order, so the result does not depend on
-// threads. Memory does not grow with the number of edges, only with the names of the entities.
+// The partition of an entity is a hash of its type and name (of a feature: FeatureGroups); within a
+// partition entities stand in order of first appearance over all inputs in their order, so the
+// result does not depend on threads. Memory does not grow with the number of edges, only with the
+// names of the entities.
 //
 // The result appears as a whole or not at all (Publication), with a manifest in every folder
 // (DatasetManifest). Importing the same inputs with the same settings again does nothing; over the

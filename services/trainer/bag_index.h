@@ -45,8 +45,8 @@ class BagIndex {
   std::vector<Type> types_;
 };
 
-// Writes the vector of an entity to `mean`. `features`: the table of the bag's partition; max_norm >
-// 0: its rows count with at most this 2-norm.
+// Writes the vector of an entity to `mean`. `features`: the table of the bag's partition; max_norm
+// > 0: its rows count with at most this 2-norm.
 void MeanOfFeatures(const FloatBlock& features, std::span<const EntityOffset> bag, float max_norm,
                     std::span<float> mean);
 

@@ -48,6 +48,18 @@ TEST(EntityDictionaryTest, CountsOffsetsWithinEachPartition) {
   EXPECT_EQ(dictionary.size(1), 1);
 }
 
+TEST(EntityDictionaryTest, ThePartitionMayBeTheCallersChoice) {
+  EntityDictionary dictionary(2);
+
+  EXPECT_EQ(dictionary.InternIn(1, 10, "a"), 0);
+  EXPECT_EQ(dictionary.InternIn(1, 11, "b"), 1);
+  EXPECT_EQ(dictionary.InternIn(1, 10, "a"), 0);
+  EXPECT_EQ(dictionary.Find(11, "b"), 1);
+
+  EXPECT_THAT(Names(dictionary, 0), IsEmpty());
+  EXPECT_THAT(Names(dictionary, 1), ElementsAre("a", "b"));
+}
+
 TEST(EntityDictionaryTest, TellsNamesWithEqualHashesApart) {
   EntityDictionary dictionary(1);
 

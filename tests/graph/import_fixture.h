@@ -107,7 +107,8 @@ class ImportFixture : public ::testing::Test {
         EXPECT_EQ(edges.ids(side)[i], EdgeList::kFeaturized);
         std::string features;
         for (const EntityOffset feature : edges.features[static_cast<int>(side)][i]) {
-          features += (features.empty() ? "" : "+") + NameOf(type, bucket.partition(side), feature, &names);
+          features +=
+              (features.empty() ? "" : "+") + NameOf(type, bucket.partition(side), feature, &names);
         }
         return "{" + features + "}";
       };

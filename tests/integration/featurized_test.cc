@@ -164,8 +164,8 @@ TEST_F(FeaturizedTest, PartitionsHaveTheFeaturesThatOccurTogether) {
   std::map<std::string, std::set<int>> partitions_of_topic;
   std::map<int, int> words_of_partition;
   for (const int partition : {0, 1}) {
-    for (const std::string word : Json(absl::StrCat("data/entity_names_document_", partition,
-                                                    ".json"))) {
+    for (const std::string word :
+         Json(absl::StrCat("data/entity_names_document_", partition, ".json"))) {
       partitions_of_topic[word.substr(0, word.find('_'))].insert(partition);
       ++words_of_partition[partition];
     }
