@@ -42,8 +42,6 @@ class BatchParameters {
                                   std::span<const RelationTypeId> edges,
                                   std::vector<int32_t>* index);
   GlobalRow UseGlobal(EntityTypeId type, Arena* arena);
-  // What UseGlobal returned.
-  const GlobalRow& global(EntityTypeId type) const { return global_rows_[type]; }
 
   // The operators used, by side; nullptr: none.
   OperatorParameters* used(Side side) const { return used_[static_cast<int>(side)]; }

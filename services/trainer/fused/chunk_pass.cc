@@ -301,7 +301,8 @@ void ChunkPass::Run(StepContext* context, int64_t chunk, const BatchQueries* con
   arena->Release(mark);
   if (!context->steps) return;
   for (const SideRows& rows : sides) {
-    context->rows->StepDone(rows.side->side, rows.positive_slots, rows.negative_slots, context->lr);
+    context->rows->StepDone(rows.side->side, rows.positive_slots, rows.negative_slots, context->lr,
+                            rows.side->global_grads);
   }
 }
 

@@ -101,7 +101,9 @@ StepSide FusedBatchStep::BeginSide(Side which, const EdgeBatch& batch,
                context_->num_chunks() * side.num_uniform);
   }
   const RelationSpec& relation = spec_.relation(relation_);
-  side.global = parameters_.UseGlobal(lhs ? relation.lhs : relation.rhs, &arena_).values;
+  const GlobalRow global = parameters_.UseGlobal(lhs ? relation.lhs : relation.rhs, &arena_);
+  side.global = global.values;
+  side.global_grads = global.grads;
   side.loss = arena_.Floats(context_->n);
   std::fill_n(side.loss, context_->n, 0.0f);
   std::vector<int32_t>& slots = operator_slots_[static_cast<int>(which)];
@@ -191,16 +193,15 @@ void FusedBatchStep::RunPasses() {
   }
   if (!c.backward) return;
   for (int s = 0; whole_batch && s < 2; ++s) FinishBatchQueries(&c, &c.sides[s], queries[s]);
-  SumGlobalGradients();
+  if (!c.steps) SumGlobalGradients();
   if (features_.any()) features_.Backward(rows_, &arena_);
 }
 
 // A global embedding is added to every row of its type that the batch uses.
 void FusedBatchStep::SumGlobalGradients() {
-  const RelationSpec& relation = spec_.relation(relation_);
   for (const Side side : kSides) {
     if (side == Side::kRhs && rows_.shared_table()) continue;
-    float* grads = parameters_.global(side == Side::kLhs ? relation.lhs : relation.rhs).grads;
+    float* grads = context_->side(side).global_grads;
     if (grads != nullptr) rows_.AddColumnSums(side, grads);
   }
 }

@@ -65,7 +65,9 @@ void RowGradients::Assign(Side side, int64_t first, std::span<const EntityOffset
 void RowGradients::AllocateRows(int64_t max_product, Arena* arena) {
   grads_ = arena->Rows(num_rows_, tables_.lhs.dimension);
   spare_ = arena->Rows(max_product, tables_.lhs.dimension);
-  written_.assign(static_cast<size_t>(num_rows_), 0);
+  places_.assign(static_cast<size_t>(num_rows_), -1);
+  num_places_ = 0;
+  free_.clear();
   seen_in_.assign(static_cast<size_t>(num_rows_), 0);
   product_ = 0;
   targets_.resize(static_cast<size_t>(max_product));
@@ -75,9 +77,13 @@ void RowGradients::AllocateRows(int64_t max_product, Arena* arena) {
 }
 
 void RowGradients::SetTarget(size_t i, int32_t row) {
-  targets_[i] = grads_.row(row);
-  fresh_[i] = written_[row] == 0;
-  written_[row] = 1;
+  int32_t& place = places_[row];
+  fresh_[i] = place < 0;
+  if (place < 0) {
+    place = free_.empty() ? num_places_++ : free_.back();
+    if (!free_.empty()) free_.pop_back();
+  }
+  targets_[i] = grads_.row(place);
 }
 
 void RowGradients::MakeRoom(int64_t num_targets) {
@@ -138,7 +144,7 @@ RowGradients::Row RowGradients::FindNotFinite() const {
   for (const Side side : kSides) {
     if (shared_ && side == Side::kRhs) break;
     for (const RowStep& row : rows(side)) {
-      if (written_[row.slot] != 0 && !AllFinite(grads_.row(row.slot), grads_.dim)) {
+      if (places_[row.slot] >= 0 && !AllFinite(gradient(row), grads_.dim)) {
         return {side, row.offset};
       }
     }
@@ -148,20 +154,26 @@ RowGradients::Row RowGradients::FindNotFinite() const {
 
 void RowGradients::AddColumnSums(Side side, float* sums) const {
   for (const RowStep& row : rows(side)) {
-    if (written_[row.slot] != 0) AddFloats(grads_.row(row.slot), grads_.dim, sums);
+    if (places_[row.slot] >= 0) AddFloats(gradient(row), grads_.dim, sums);
   }
 }
 
 void RowGradients::Step(float lr) {
-  if (tables_.lhs.adagrad_sums != nullptr) AdagradRows(tables_.lhs, rows_[0], grads_, lr);
-  if (!shared_ && tables_.rhs.adagrad_sums != nullptr) {
-    AdagradRows(tables_.rhs, rows_[1], grads_, lr);
+  for (const Side side : kSides) {
+    const EmbeddingTable& table = side == Side::kLhs ? tables_.lhs : tables_.rhs;
+    if ((shared_ && side == Side::kRhs) || table.adagrad_sums == nullptr) continue;
+    done_.clear();
+    for (const RowStep& row : rows(side)) {
+      if (places_[row.slot] >= 0) done_.push_back({row.offset, places_[row.slot]});
+    }
+    AdagradRows(table, done_, grads_, lr);
   }
 }
 
-void RowGradients::StepDone(Side side, SlotRange a, SlotRange b, float lr) {
+void RowGradients::StepDone(Side side, SlotRange a, SlotRange b, float lr, float* column_sums) {
+  if (!finite_) return;
   const EmbeddingTable& table = side == Side::kLhs ? tables_.lhs : tables_.rhs;
-  if (!finite_ || table.adagrad_sums == nullptr) return;
+  const bool steps = table.adagrad_sums != nullptr;
   done_.clear();
   for (const SlotRange range : {a, b}) {
     for (int64_t slot = range.first; slot < range.first + range.count; ++slot) {
@@ -169,11 +181,16 @@ void RowGradients::StepDone(Side side, SlotRange a, SlotRange b, float lr) {
       const Use use = uses_[row];
       if (use.last_slot != slot) continue;
       // Nothing has asked for the sums yet.
-      __builtin_prefetch(table.adagrad_sums + use.offset, 1);
-      done_.push_back({use.offset, row});
+      if (steps) __builtin_prefetch(table.adagrad_sums + use.offset, 1);
+      done_.push_back({use.offset, places_[row]});
     }
   }
+  if (column_sums != nullptr) {
+    for (const RowStep& step : done_) AddFloats(grads_.row(step.slot), grads_.dim, column_sums);
+  }
+  if (!steps) return;
   AdagradRows(table, done_, grads_, lr);
+  for (const RowStep& step : done_) free_.push_back(step.slot);
 }
 
 BatchGradients::Rows RowGradients::Export(Side side) const {
@@ -183,7 +200,7 @@ BatchGradients::Rows RowGradients::Export(Side side) const {
   std::ranges::sort(rows, {}, &RowStep::offset);
   for (const RowStep& row : rows) {
     out.offsets.push_back(row.offset);
-    const float* g = grads_.row(row.slot);
+    const float* g = gradient(row);
     out.values.insert(out.values.end(), g, g + grads_.dim);
   }
   return out;

@@ -59,19 +59,20 @@ class RowGradients {
   };
   Row FindNotFinite() const;
 
-  // The distinct rows of a table, each with the place of its gradient, in order of first use.
+  // The distinct rows of a table in order of first use; a step's `slot` is the row's number here.
   std::span<const RowStep> rows(Side side) const { return rows_[TableIndex(side)]; }
-  // Of one of these rows.
-  const float* gradient(const RowStep& row) const { return grads_.row(row.slot); }
+  // The gradient of one of these rows, unless StepDone has done with it.
+  const float* gradient(const RowStep& row) const { return grads_.row(places_[row.slot]); }
   // Adds up the gradients of all rows of a table (of both sides, if they share it).
   void AddColumnSums(Side side, float* sums) const;
 
   // Row-wise Adagrad on all rows of tables that have sums (pooled ones have none: feature_pool.h).
   void Step(float lr);
-  // The same for the rows that no slot assigned after `a` and `b` has, as soon as their gradients
-  // are added: most are in the nearer caches then. Nothing once a gradient was not finite. Not with
-  // dense sides.
-  void StepDone(Side side, SlotRange a, SlotRange b, float lr);
+  // The same for the rows that no slot assigned after `a` and `b` has, once their gradients are
+  // added; these are added up, too, unless `column_sums` is null. Then other rows' gradients may
+  // take their places, so that few places are in use, in the nearer caches. Does nothing once a
+  // gradient was not finite. Not with dense sides.
+  void StepDone(Side side, SlotRange a, SlotRange b, float lr, float* column_sums);
 
   // All distinct rows of the side's table in ascending order; empty for the rhs of a shared table.
   BatchGradients::Rows Export(Side side) const;
@@ -106,8 +107,10 @@ class RowGradients {
   std::vector<Entry> hash_;       // open addressing, by (table, offset)
   int hash_shift_ = 0;
 
-  RowBlock grads_;                // [rows]
-  std::vector<uint8_t> written_;  // [rows]; whether anything was added to the row
+  RowBlock grads_;               // [places], as many as rows
+  std::vector<int32_t> places_;  // [rows]; of the gradients; -1: nothing was added yet
+  int32_t num_places_ = 0;       // used at least once
+  std::vector<int32_t> free_;    // of these, those that are free again
   bool finite_ = true;
 
   // The product in work. A row that occurs in it twice gets a spare row for the second time.

@@ -25,6 +25,7 @@ struct StepSide {
   NegativeKind kind = NegativeKind::kNone;
   int64_t num_uniform = 0;            // u; 0 unless `kind` has uniform negatives
   const float* global = nullptr;      // the global embedding, padded; nullptr: none
+  float* global_grads = nullptr;      // the same; what they are added to
   OperatorParameters* op = nullptr;   // the operator of this side's rows; nullptr: none
   const int32_t* op_index = nullptr;  // dynamic: [n], slots of the edges' relations
   float* loss = nullptr;              // [n]; of corrupting this side
