@@ -115,9 +115,26 @@ def promtool(*arguments):
     return None if done.returncode == 0 else f"promtool {arguments[0]}: {done.stdout}{done.stderr}"
 
 
+def check_failed_calls(dashboards):
+    """What the panel shows: refusals, and 0 where callers only ended calls of their own."""
+    [expr] = [expr for where, expr in expressions({"weft-cluster.json": dashboards["weft-cluster.json"]})
+              if where.endswith(": Calls that failed")]
+    shown = {("StoreSync", "CANCELLED"): 0, ("Register", "UNAVAILABLE"): 2}  # calls a second
+    series = [{"series": f'weft_rpc_server_duration_seconds_count{{run="a", method="{method}", code="{code}"}}',
+               "values": "0+120x10"} for method, code in shown]
+    samples = [{"labels": f'{{method="{method}"}}', "value": rate} for (method, _), rate in shown.items()]
+    test = {"interval": "1m", "input_series": series, "promql_expr_test": [
+        {"expr": expr.replace("[1m]", "[5m]"), "eval_time": "10m", "exp_samples": samples}]}
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, "panel.yaml")
+        path.write_text(yaml.safe_dump({"tests": [test]}))
+        return promtool("test", "rules", path)
+
+
 def check_with_promtool(dashboards):
     yield promtool("check", "rules", "--lint=all", "--lint-fatal", *RULE_FILES)
     yield promtool("test", "rules", PROMETHEUS / "tests" / "alerts_test.yaml")
+    yield check_failed_calls(dashboards)
     with tempfile.TemporaryDirectory() as folder:
         # Every expression of a panel as a rule: promtool reads it with Prometheus' own parser.
         rules = [{"record": f"panel:expression:{i}", "expr": expr}

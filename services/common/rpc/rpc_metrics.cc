@@ -48,9 +48,8 @@ class CallTimer {
  public:
   CallTimer(RpcMetrics* metrics, const char* method) : metrics_(metrics), method_(method) {}
 
-  void End(const grpc::Status& status) {
-    metrics_->Record(method_, status.error_code(),
-                     absl::FromChrono(std::chrono::steady_clock::now() - begin_));
+  void End(grpc::StatusCode code) {
+    metrics_->Record(method_, code, absl::FromChrono(std::chrono::steady_clock::now() - begin_));
   }
 
  private:
@@ -61,17 +60,33 @@ class CallTimer {
 
 class ServerInterceptor : public grpc::experimental::Interceptor {
  public:
-  ServerInterceptor(RpcMetrics* metrics, const char* method) : timer_(metrics, method) {}
+  ServerInterceptor(RpcMetrics* metrics, grpc::experimental::ServerRpcInfo* info)
+      : context_(info->server_context()), timer_(metrics, info->method()) {}
+  // gRPC answers so, too, when a caller ends a call before its request is here, and tells which of
+  // the two it was only when the call is over.
+  ~ServerInterceptor() override {
+    if (!unimplemented_) return;
+    timer_.End(cancelled_ ? grpc::StatusCode::CANCELLED : grpc::StatusCode::UNIMPLEMENTED);
+  }
 
   void Intercept(InterceptorBatchMethods* methods) override {
     if (methods->QueryInterceptionHookPoint(InterceptionHookPoints::PRE_SEND_STATUS)) {
-      timer_.End(methods->GetSendStatus());
+      const grpc::StatusCode code = methods->GetSendStatus().error_code();
+      unimplemented_ = code == grpc::StatusCode::UNIMPLEMENTED;
+      if (!unimplemented_) timer_.End(code);
+    }
+    if (methods->QueryInterceptionHookPoint(InterceptionHookPoints::POST_RECV_CLOSE)) {
+      cancelled_ = context_->IsCancelled();
     }
     methods->Proceed();
   }
 
  private:
+  const grpc::ServerContextBase* const context_;
   CallTimer timer_;
+  // Each is set by the thread of its own event; both are over when this is destroyed.
+  bool unimplemented_ = false;
+  bool cancelled_ = false;
 };
 
 class ServerFactory : public grpc::experimental::ServerInterceptorFactoryInterface {
@@ -81,7 +96,7 @@ class ServerFactory : public grpc::experimental::ServerInterceptorFactoryInterfa
   grpc::experimental::Interceptor* CreateServerInterceptor(
       grpc::experimental::ServerRpcInfo* info) override {
     if (absl::StartsWith(info->method(), "/grpc.")) return nullptr;
-    return new ServerInterceptor(metrics_, info->method());
+    return new ServerInterceptor(metrics_, info);
   }
 
  private:
@@ -98,7 +113,7 @@ class ClientInterceptor : public grpc::experimental::Interceptor {
       methods->GetSendInitialMetadata()->emplace(kRoleKey, role_);
     }
     if (methods->QueryInterceptionHookPoint(InterceptionHookPoints::POST_RECV_STATUS)) {
-      timer_.End(*methods->GetRecvStatus());
+      timer_.End(methods->GetRecvStatus()->error_code());
     }
     methods->Proceed();
   }

@@ -1,7 +1,12 @@
 #include "services/common/rpc/rpc_metrics.h"
 
+#include <grpcpp/completion_queue.h>
+#include <grpcpp/generic/generic_stub.h>
 #include <gtest/gtest.h>
 
+#include <thread>
+
+#include "absl/time/clock.h"
 #include "services/common/rpc/channel_pool.h"
 #include "services/common/rpc/unary_call.h"
 #include "tests/common/rpc/echo_server.h"
@@ -36,13 +41,80 @@ TEST(RpcMetricsTest, AServerCountsEveryOutcomeByMethodAndCode) {
   EXPECT_TRUE(call(absl::StatusCode::kOk).ok());
   EXPECT_TRUE(call(absl::StatusCode::kOk).ok());
   EXPECT_TRUE(absl::IsDataLoss(call(absl::StatusCode::kDataLoss)));
+  EXPECT_TRUE(absl::IsUnimplemented(call(absl::StatusCode::kUnimplemented)));
   runner->Drain();
   RecordedMetrics page;
   metrics.Write(&page);
 
   EXPECT_EQ(page.Value("calls_seconds_count{method=Echo,code=OK}"), 2);
   EXPECT_EQ(page.Value("calls_seconds_count{method=Echo,code=DATA_LOSS}"), 1);
-  EXPECT_EQ(page.values().size(), 4u);  // of each, its sum beside it
+  EXPECT_EQ(page.Value("calls_seconds_count{method=Echo,code=UNIMPLEMENTED}"), 1);
+  EXPECT_EQ(page.values().size(), 6u);  // of each, its sum beside it
+}
+
+// Dashboards tell such calls from failures by this code.
+TEST(RpcMetricsTest, AServerCountsACallThatItsCallerEndsAsCancelled) {
+  RpcMetrics metrics("calls_seconds", "");
+  EchoServiceImpl service;
+  ServerRunner::Options options;
+  options.metrics = &metrics;
+  const auto runner = *ServerRunner::Start(options, {&service});
+  const auto stub = EchoService::NewStub(*MakeChannel(runner->address(), Role::kLockServer, {}));
+  CallGroup group;
+  CallOptions call;
+  call.group = &group;
+  const testing::WaitForDrainRequest request;
+  testing::WaitForDrainResponse response;
+  absl::Status status;
+  std::thread caller([&] {
+    status = UnaryCall(call, [&](auto* context, auto* reactor) {
+      stub->async()->WaitForDrain(context, &request, &response, reactor);
+    });
+  });
+
+  service.AwaitCalls(1);
+  group.Cancel();
+  caller.join();
+  runner->Drain();
+  RecordedMetrics page;
+  metrics.Write(&page);
+
+  EXPECT_TRUE(absl::IsCancelled(status)) << status;
+  EXPECT_EQ(page.Value("calls_seconds_count{method=WaitForDrain,code=CANCELLED}"), 1);
+  EXPECT_EQ(page.values().size(), 2u);  // its sum beside it
+}
+
+TEST(RpcMetricsTest, ACallThatIsEndedBeforeItsRequestArrivesIsCancelledToo) {
+  RpcMetrics metrics("calls_seconds", "");
+  EchoServiceImpl service;
+  ServerRunner::Options options;
+  options.metrics = &metrics;
+  const auto runner = *ServerRunner::Start(options, {&service});
+  const auto channel = *MakeChannel(runner->address(), Role::kLockServer, {});
+  grpc::CompletionQueue queue;
+  {
+    grpc::ClientContext context;
+    const auto call =
+        grpc::GenericStub(channel).PrepareCall(&context, "/weft.testing.EchoService/Echo", &queue);
+    void* tag = nullptr;
+    bool ok = false;
+    call->StartCall(nullptr);  // without a message
+    ASSERT_TRUE(queue.Next(&tag, &ok) && ok);
+    context.TryCancel();
+    grpc::Status status;
+    call->Finish(&status, nullptr);
+    ASSERT_TRUE(queue.Next(&tag, &ok));
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::CANCELLED);
+  }
+  queue.Shutdown();
+
+  // The server hears of it in its own time.
+  const absl::Time deadline = absl::Now() + absl::Seconds(30);
+  RecordedMetrics page;
+  while (page.values().empty() && absl::Now() < deadline) metrics.Write(&page);
+
+  EXPECT_EQ(page.Value("calls_seconds_count{method=Echo,code=CANCELLED}"), 1);
+  runner->Drain();
 }
 
 }  // namespace
