@@ -294,7 +294,11 @@ grpc::ServerUnaryReactor* PartitionServiceImpl::CopyBlob(grpc::CallbackServerCon
 grpc::ServerUnaryReactor* PartitionServiceImpl::ReadRows(grpc::CallbackServerContext* context,
                                                          const v1::ReadRowsRequest* request,
                                                          v1::ReadRowsResponse* response) {
-  return Run(context, workers_, [=, this] { return Read(*request, response); });
+  return Run(context, workers_, [=, this, caller = CallerRole(*context)] {
+    const absl::Status status = Read(*request, response);
+    if (status.ok()) Sent(caller, static_cast<int64_t>(response->values().size()));
+    return status;
+  });
 }
 
 grpc::ServerUnaryReactor* PartitionServiceImpl::ListManifests(grpc::CallbackServerContext* context,

@@ -33,10 +33,13 @@ FindServer FindIn(std::vector<ServerInfo> servers) {
   };
 }
 
-double BytesReceived(const TestPartitionServer& server) {
+double Transferred(const TestPartitionServer& server, const std::string& sample) {
   RecordedMetrics page;
   server.transfers.Write(&page);
-  return page.Value("weft_transfer_received_bytes_total{role=other}");
+  return page.Value(sample);
+}
+double BytesReceived(const TestPartitionServer& server) {
+  return Transferred(server, "weft_transfer_received_bytes_total{role=other}");
 }
 
 TEST_F(PartitionServiceTest, GivesBackWhatWasPutAndSaysWhereItLies) {
@@ -316,6 +319,7 @@ TEST_F(PartitionServiceTest, ReadsRowsInTheOrderAskedForAndPartsOfThem) {
     request.set_num_columns(columns);
     v1::ReadRowsResponse response;
     grpc::ClientContext context;
+    context.AddMetadata("weft-role", "trainer");
     const absl::Status status = FromGrpcStatus(stub->ReadRows(&context, request, &response));
     if (!status.ok()) return status;
     std::vector<float> result(response.values().size() / sizeof(float));
@@ -328,12 +332,15 @@ TEST_F(PartitionServiceTest, ReadsRowsInTheOrderAskedForAndPartsOfThem) {
   EXPECT_EQ(*read({2, 0}, 2, 0, 0), (std::vector<float>{20, 21, 0, 1}));
   EXPECT_EQ(*read({1, 2}, 2, 1, 1), (std::vector<float>{11, 21}));
   EXPECT_EQ(*read({}, 2, 0, 0), std::vector<float>());
+  EXPECT_EQ(Transferred(*server, "weft_transfer_sent_bytes_total{role=trainer}"), 24);
   EXPECT_THAT(read({3}, 2, 0, 0), StatusIs(absl::StatusCode::kOutOfRange));
   EXPECT_THAT(read({-1}, 2, 0, 0), StatusIs(absl::StatusCode::kOutOfRange));
   EXPECT_THAT(read({0}, 2, 2, 1), StatusIs(absl::StatusCode::kOutOfRange));
   EXPECT_THAT(read({0}, 3, 0, 0), StatusIs(absl::StatusCode::kFailedPrecondition));
   EXPECT_THAT(read(std::vector<int64_t>(kSegmentBytes / 8 + 1), 2, 0, 0),
               StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_EQ(Transferred(*server, "weft_transfer_sent_bytes_total{role=trainer}"), 24)
+      << "what is refused is not sent";
 }
 
 TEST_F(PartitionServiceTest, AReadOfWhatNoServerHasAnyMoreEndsWithTheSession) {
