@@ -4,8 +4,10 @@
 #include <memory>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "services/common/rpc/grpc_status.h"
 #include "services/common/rpc/proto_convert.h"
+#include "services/common/rpc/tls_identity.h"
 #include "services/common/status_macros.h"
 #include "services/lock_server/lock_service_convert.h"
 
@@ -163,11 +165,28 @@ ServerUnaryReactor* LockServiceImpl::ReportFailure(CallbackServerContext* contex
   });
 }
 
+namespace {
+
+// Servers of both roles make the call; its message says as which. Without TLS nobody has a role.
+absl::Status CheckRole(RoleSet caller, const ServerInfo& server) {
+  const Role role =
+      server.role == ServerRole::kPartition ? Role::kPartitionServer : Role::kParamServer;
+  if (caller.empty() || caller.Has(role)) return absl::OkStatus();
+  return absl::PermissionDeniedError(
+      absl::StrCat("a certificate of ", ToString(caller), " may not register a ", RoleWord(role)));
+}
+
+}  // namespace
+
 ServerUnaryReactor* LockServiceImpl::StoreSync(CallbackServerContext* context,
                                                const v1::StoreSyncRequest* request,
                                                v1::StoreSyncResponse* response) {
   // What is reported is taken once; later looks ask for orders only.
   auto report = std::make_shared<absl::StatusOr<StoreReport>>(StoreReportFromProto(*request));
+  if (report->ok()) {
+    const absl::Status fits = CheckRole(CallerRoles(*context), (*report)->server);
+    if (!fits.ok()) *report = fits;
+  }
   return CallAndWait(
       context, request, response, request->wait_ms(),
       [=, this](bool last) -> std::optional<absl::Status> {

@@ -1,10 +1,10 @@
 // The lock server over gRPC, on loopback: what callers see of it.
 #include <gmock/gmock.h>
-#include <grpcpp/create_channel.h>
 #include <gtest/gtest.h>
 
 #include <thread>
 
+#include "services/common/rpc/channel_pool.h"
 #include "services/common/rpc/grpc_status.h"
 #include "services/common/rpc/proto_convert.h"
 #include "services/common/rpc/server_runner.h"
@@ -14,10 +14,12 @@
 #include "tests/lock_server/coordinator_fixture.h"
 #include "tests/testing/status_matchers.h"
 #include "tests/testing/temp_dir.h"
+#include "tests/testing/test_ca.h"
 
 namespace weft {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using testing::IsOk;
 using testing::StatusIs;
@@ -43,10 +45,14 @@ class LockServiceTest : public ::testing::Test {
     service_ = std::make_unique<LockServiceImpl>(
         LockServiceImpl::Options{.on_superseded = [this] { superseded_ = true; }}, run_.get(),
         loop_.get(), Clock::Real());
-    server_ = *ServerRunner::Start({.security = {}, .on_drain = [this] { loop_->Drain(); }},
+    server_ = *ServerRunner::Start({.security = security_, .on_drain = [this] { loop_->Drain(); }},
                                    {service_.get()});
+    ConnectWith({});
+  }
+  // From now on calls are made so.
+  void ConnectWith(const SecurityOptions& security) {
     stub_ = v1::LockService::NewStub(
-        grpc::CreateChannel(server_->address(), grpc::InsecureChannelCredentials()));
+        *MakeChannel(server_->address(), Role::kLockServer, security, ++connections_));
   }
   void Stop() {
     stub_.reset();
@@ -82,9 +88,10 @@ class LockServiceTest : public ::testing::Test {
     if (response.ok()) context_ = response->context();
     return response;
   }
-  absl::StatusOr<v1::StoreSyncResponse> SyncStore(uint64_t known = 0, int64_t wait_ms = 0) {
+  absl::StatusOr<v1::StoreSyncResponse> SyncStore(uint64_t known = 0, int64_t wait_ms = 0,
+                                                  v1::ServerRole role = v1::SERVER_ROLE_PARTITION) {
     v1::StoreSyncRequest request;
-    request.mutable_server()->set_role(v1::SERVER_ROLE_PARTITION);
+    request.mutable_server()->set_role(role);
     request.mutable_server()->set_store_id(11);
     request.mutable_server()->set_incarnation(1);
     request.mutable_server()->set_address("localhost:1");
@@ -128,6 +135,8 @@ class LockServiceTest : public ::testing::Test {
   const testing::TempDir dir_;
   uint64_t life_ = 100;
   bool awaits_edges_ = false;  // of lives to come
+  SecurityOptions security_;   // of lives to come
+  int connections_ = 0;
   std::atomic<bool> superseded_ = false;
   std::unique_ptr<RocksDbRunStore> store_;
   std::unique_ptr<RunCoordinator> run_;
@@ -332,6 +341,29 @@ TEST_F(LockServiceTest, MessagesThatMakeNoSenseAreRefused) {
   v1::RegisterRequest trainer;
   EXPECT_THAT(Call(&v1::LockService::Stub::Register, trainer),
               StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+TEST_F(LockServiceTest, OverTlsAStoreRegistersAsWhatItsCertificateSaysOnly) {
+  const testing::TestCa ca(dir_.File("ca"));
+  const auto of = [&](const std::string& role) {
+    return SecurityOptions{.tls = *TlsIdentity::Load(ca.Files(role), {})};
+  };
+  Stop();
+  security_ = of("lock-server");
+  Start();
+
+  ConnectWith(of("param-server"));
+  EXPECT_THAT(SyncStore(), StatusIs(absl::StatusCode::kPermissionDenied,
+                                    AllOf(HasSubstr("a certificate of param-server may not"),
+                                          HasSubstr("register a partition-server"))));
+  EXPECT_TRUE(run_->servers().partition_servers.empty());
+  ConnectWith(of("partition-server"));
+  EXPECT_THAT(SyncStore(0, 0, v1::SERVER_ROLE_PARAM),
+              StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("register a param-server")));
+
+  EXPECT_THAT(SyncStore(), IsOk());
+  ConnectWith(of("cluster"));  // of all roles
+  EXPECT_THAT(SyncStore(), IsOk());
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <grpcpp/security/auth_metadata_processor.h>
 #include <grpcpp/security/tls_certificate_verifier.h>
 #include <grpcpp/security/tls_credentials_options.h>
+#include <grpcpp/server_context.h>
 #include <sys/stat.h>
 
 #include <functional>
@@ -32,7 +33,15 @@ RoleSet RolesOf(const std::vector<grpc::string_ref>& dns_names) {
   return roles;
 }
 
+RoleSet RolesOf(const grpc::AuthContext& peer) {
+  return RolesOf(peer.FindPropertyValues(GRPC_PEER_DNS_PROPERTY_NAME));
+}
+
 }  // namespace
+
+RoleSet CallerRoles(const grpc::CallbackServerContext& context) {
+  return RolesOf(*context.auth_context());
+}
 
 struct TlsIdentity::Refusals {
   Counter calls_of_role;
@@ -82,8 +91,7 @@ class CallerRoleProcessor : public grpc::AuthMetadataProcessor {
     const absl::string_view method =
         path == metadata.end() ? absl::string_view()
                                : absl::string_view(path->second.data(), path->second.size());
-    const absl::Status status =
-        CheckMayCall(method, RolesOf(caller->FindPropertyValues(GRPC_PEER_DNS_PROPERTY_NAME)));
+    const absl::Status status = CheckMayCall(method, RolesOf(*caller));
     if (!status.ok()) Tell(status);
     return ToGrpcStatus(status);
   }

@@ -36,7 +36,15 @@
 #include "services/common/rpc/roles.h"
 #include "services/common/rpc/tls_files.h"
 
+namespace grpc {
+class CallbackServerContext;
+}  // namespace grpc
+
 namespace weft {
+
+// What the caller's certificate makes of it. None without TLS; with it, a call without a role gets
+// to no handler.
+RoleSet CallerRoles(const grpc::CallbackServerContext& context);
 
 class TlsIdentity {
  public:
