@@ -4,6 +4,7 @@
 #include <grpcpp/generic/generic_stub.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <thread>
 
 #include "absl/time/clock.h"
@@ -21,13 +22,25 @@ using testing::EchoService;
 using testing::EchoServiceImpl;
 using testing::RecordedMetrics;
 
-TEST(RpcMetricsTest, AServerCountsEveryOutcomeByMethodAndCode) {
-  RpcMetrics metrics("calls_seconds", "");
-  EchoServiceImpl service;
-  ServerRunner::Options options;
-  options.metrics = &metrics;
-  const auto runner = *ServerRunner::Start(options, {&service});
-  const auto stub = EchoService::NewStub(*MakeChannel(runner->address(), Role::kLockServer, {}));
+// A server whose calls are counted.
+class RpcMetricsTest : public ::testing::Test {
+ protected:
+  static ServerRunner::Options Counted(RpcMetrics* metrics) {
+    ServerRunner::Options options;
+    options.metrics = metrics;
+    return options;
+  }
+
+  RpcMetrics metrics_{"calls_seconds", ""};
+  EchoServiceImpl service_;
+  const std::unique_ptr<ServerRunner> runner_ =
+      *ServerRunner::Start(Counted(&metrics_), {&service_});
+  const std::shared_ptr<grpc::Channel> channel_ =
+      *MakeChannel(runner_->address(), Role::kLockServer, {});
+};
+
+TEST_F(RpcMetricsTest, AServerCountsEveryOutcomeByMethodAndCode) {
+  const auto stub = EchoService::NewStub(channel_);
   const auto call = [&](absl::StatusCode code) {
     EchoRequest request;
     request.set_code(static_cast<int>(code));
@@ -42,9 +55,9 @@ TEST(RpcMetricsTest, AServerCountsEveryOutcomeByMethodAndCode) {
   EXPECT_TRUE(call(absl::StatusCode::kOk).ok());
   EXPECT_TRUE(absl::IsDataLoss(call(absl::StatusCode::kDataLoss)));
   EXPECT_TRUE(absl::IsUnimplemented(call(absl::StatusCode::kUnimplemented)));
-  runner->Drain();
+  runner_->Drain();
   RecordedMetrics page;
-  metrics.Write(&page);
+  metrics_.Write(&page);
 
   EXPECT_EQ(page.Value("calls_seconds_count{method=Echo,code=OK}"), 2);
   EXPECT_EQ(page.Value("calls_seconds_count{method=Echo,code=DATA_LOSS}"), 1);
@@ -53,13 +66,8 @@ TEST(RpcMetricsTest, AServerCountsEveryOutcomeByMethodAndCode) {
 }
 
 // Dashboards tell such calls from failures by this code.
-TEST(RpcMetricsTest, AServerCountsACallThatItsCallerEndsAsCancelled) {
-  RpcMetrics metrics("calls_seconds", "");
-  EchoServiceImpl service;
-  ServerRunner::Options options;
-  options.metrics = &metrics;
-  const auto runner = *ServerRunner::Start(options, {&service});
-  const auto stub = EchoService::NewStub(*MakeChannel(runner->address(), Role::kLockServer, {}));
+TEST_F(RpcMetricsTest, AServerCountsACallThatItsCallerEndsAsCancelled) {
+  const auto stub = EchoService::NewStub(channel_);
   CallGroup group;
   CallOptions call;
   call.group = &group;
@@ -72,30 +80,24 @@ TEST(RpcMetricsTest, AServerCountsACallThatItsCallerEndsAsCancelled) {
     });
   });
 
-  service.AwaitCalls(1);
+  service_.AwaitCalls(1);
   group.Cancel();
   caller.join();
-  runner->Drain();
+  runner_->Drain();
   RecordedMetrics page;
-  metrics.Write(&page);
+  metrics_.Write(&page);
 
   EXPECT_TRUE(absl::IsCancelled(status)) << status;
   EXPECT_EQ(page.Value("calls_seconds_count{method=WaitForDrain,code=CANCELLED}"), 1);
   EXPECT_EQ(page.values().size(), 2u);  // its sum beside it
 }
 
-TEST(RpcMetricsTest, ACallThatIsEndedBeforeItsRequestArrivesIsCancelledToo) {
-  RpcMetrics metrics("calls_seconds", "");
-  EchoServiceImpl service;
-  ServerRunner::Options options;
-  options.metrics = &metrics;
-  const auto runner = *ServerRunner::Start(options, {&service});
-  const auto channel = *MakeChannel(runner->address(), Role::kLockServer, {});
+TEST_F(RpcMetricsTest, ACallThatIsEndedBeforeItsRequestArrivesIsCancelledToo) {
   grpc::CompletionQueue queue;
   {
     grpc::ClientContext context;
     const auto call =
-        grpc::GenericStub(channel).PrepareCall(&context, "/weft.testing.EchoService/Echo", &queue);
+        grpc::GenericStub(channel_).PrepareCall(&context, "/weft.testing.EchoService/Echo", &queue);
     void* tag = nullptr;
     bool ok = false;
     call->StartCall(nullptr);  // without a message
@@ -111,10 +113,10 @@ TEST(RpcMetricsTest, ACallThatIsEndedBeforeItsRequestArrivesIsCancelledToo) {
   // The server hears of it in its own time.
   const absl::Time deadline = absl::Now() + absl::Seconds(30);
   RecordedMetrics page;
-  while (page.values().empty() && absl::Now() < deadline) metrics.Write(&page);
+  while (page.values().empty() && absl::Now() < deadline) metrics_.Write(&page);
 
   EXPECT_EQ(page.Value("calls_seconds_count{method=Echo,code=CANCELLED}"), 1);
-  runner->Drain();
+  runner_->Drain();
 }
 
 }  // namespace
